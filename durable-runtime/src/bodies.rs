@@ -1,0 +1,689 @@
+//! The effects of one run: when a body may begin, what its end means, and what becomes of a doubt.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::{
+    contract::{Contract, EffectMeta, ReconcileEnd, WhenInDoubt},
+    core::{Delivered, Stop},
+    drive::{Life, Now, Output},
+    effect::{BodyEnd, Start},
+    entry::{Kind, Millis, Outcome, RecordedFault, Resolved},
+    failure::Fault,
+    fold::{EffectStep, Step, StepState, What},
+    id::{Attempt, Seq, StepNo},
+    mailbox::{Message, Verdict},
+    recover::{Recover, recover},
+    store::{Act, Row},
+    value::{Args, Value, ValueError},
+};
+
+/// How often a reconcile function may answer "unknown" before the step is held for a person.
+const RECONCILE_TRIES_MAX: u32 = 10;
+/// Longest wait between two questions to a reconcile function.
+const RECONCILE_WAIT_MAX_MS: Millis = 5 * 60 * 1000;
+
+/// A body that this life called.
+pub(crate) enum Body {
+    /// Its call, by the entry at that place, is not known to be durable yet.
+    Waiting(Seq, Start),
+    /// It was begun.
+    Running {
+        contract: Contract,
+        /// The longest it may take, in milliseconds.
+        timeout_ms: Option<Millis>,
+        /// When that is over, on the monotonic clock.
+        limit: Option<Millis>,
+    },
+}
+
+/// The end of a body, or of what stands for one.
+pub(crate) struct Report {
+    step: StepNo,
+    attempt: Attempt,
+    end: End,
+    /// The mailbox row that brought it.
+    row: Option<u128>,
+}
+
+enum End {
+    Body(BodyEnd),
+    /// A recorded argument does not decode: no body ran.
+    Undecodable(ValueError),
+    /// Found by the engine: no body ran, or none that anybody knows the end of.
+    Fault(Fault),
+}
+
+impl Report {
+    pub(crate) fn unrecordable(step: StepNo, fault: Fault) -> Report {
+        Report { step, attempt: Attempt(0), end: End::Fault(fault), row: None }
+    }
+}
+
+/// A step in doubt that may be asked about, or run again, from some moment on.
+#[derive(Debug)]
+pub(crate) struct Settle {
+    /// On the monotonic clock.
+    pub(crate) due: Millis,
+    attempt: Attempt,
+    tries: u32,
+    /// A person has said "run again": the row that says so, and who.
+    again: Option<(u128, String)>,
+    /// Whether a reconcile function is to be asked.
+    asks: bool,
+}
+
+impl Settle {
+    /// Whether a reconcile function is, or will be, asked.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asks
+    }
+}
+
+impl Life {
+    // ---- beginning ----
+
+    /// 128 bits of the effect's compile-time id and the step's place.
+    pub(crate) fn effect_id(&self, meta: &EffectMeta, path: &str) -> u128 {
+        let mut hash = xxhash_rust::xxh3::Xxh3::new();
+        hash.update(&meta.id.to_le_bytes());
+        hash.update(path.as_bytes());
+        hash.digest128()
+    }
+
+    /// The key that a provider knows the step by.
+    pub(crate) fn key(&self, template: Option<&str>, path: &str) -> String {
+        match template {
+            Some(key) => key.to_owned(),
+            None => format!("{}/{path}", self.setting.key_prefix),
+        }
+    }
+
+    /// An attempt has been decided by the entry at `seq`; its body begins when that is durable. A `read_only` body begins at once: a crash
+    /// can lose that it ran, and nobody can tell.
+    pub(crate) fn called(&mut self, step: StepNo, seq: Seq, start: Start) {
+        let attempt = start.attempt;
+        let outward = self.effect_step(step).is_none_or(|e| e.contract.is_outward());
+        self.bodies.insert((step, attempt), Body::Waiting(seq, start));
+        if outward || attempt > Attempt(1) || self.careful {
+            self.barrier.insert(seq, (step, attempt));
+            self.pass_barrier();
+        } else {
+            self.begin_body(step, attempt);
+        }
+    }
+
+    /// Begins the bodies whose calls are durable.
+    pub(crate) fn pass_barrier(&mut self) {
+        if self.stop.is_some() || self.lost.is_some() {
+            return;
+        }
+        while let Some(first) = self.barrier.first_entry() {
+            if *first.key() >= self.log.durable() {
+                return;
+            }
+            let (step, attempt) = first.remove();
+            self.begin_body(step, attempt);
+        }
+    }
+
+    fn begin_body(&mut self, step: StepNo, attempt: Attempt) {
+        let contract = self.effect_step(step).map_or(Contract::AtMostOnce, |e| e.contract);
+        let Some(body) = self.bodies.get_mut(&(step, attempt)) else { return };
+        let Body::Waiting(_, start) = body else { return };
+        let timeout_ms = start.meta.timeout_ms;
+        let limit = timeout_ms.map(|timeout| self.now.monotonic.saturating_add(timeout));
+        let waiting = std::mem::replace(body, Body::Running { contract, timeout_ms, limit });
+        let Body::Waiting(_, start) = waiting else { return };
+        self.limits.extend(limit.map(|limit| (limit, step, attempt)));
+        self.outputs.push(Output::Start(step, start));
+    }
+
+    fn effect_step(&self, step: StepNo) -> Option<&EffectStep> {
+        match self.state().steps.get(&step).map(|s| &s.what) {
+            Some(What::Effect(effect)) => Some(effect),
+            _ => None,
+        }
+    }
+
+    /// Calls the next step that wants a slot; false if none does, or no slot is free.
+    pub(crate) fn next_call(&mut self) -> bool {
+        while let Some((due, step)) = self.retries.first().copied() {
+            if due > self.now.monotonic {
+                break;
+            }
+            self.retries.pop_first();
+            self.wanting.push_back(step);
+        }
+        while let Some(step) = self.wanting.front().copied() {
+            let ending = self.state().ending.is_some();
+            let next = match self.state().steps.get(&step) {
+                Some(s) if !s.closed && !ending => match s.state {
+                    StepState::Queued => Some(Attempt(1)),
+                    StepState::NotStarted(n) | StepState::Failed(n, _) => Some(Attempt(n.0 + 1)),
+                    StepState::Called(n) if self.redo.contains(&step) => Some(Attempt(n.0 + 1)),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let (Some(attempt), Some(meta)) = (next, self.core().effect(step)) else {
+                self.wanting.pop_front();
+                continue;
+            };
+            if !self.setting.slots.try_take() {
+                self.outputs.push(Output::WantSlot);
+                return false;
+            }
+            self.wanting.pop_front();
+            self.redo.remove(&step);
+            let seq = self.state().len;
+            if !self.append(Kind::EffectCalledAgain { step, attempt }) {
+                return false;
+            }
+            if let Some(start) = self.start(step, attempt, meta) {
+                self.called(step, seq, start);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// A later attempt, from what the log says of the step.
+    fn start(&self, step: StepNo, attempt: Attempt, meta: &'static EffectMeta) -> Option<Start> {
+        let effect = self.effect_step(step)?;
+        let path = effect.path.to_string();
+        Some(Start {
+            meta,
+            args: Args::from_value(Value::from_bytes(Bytes::copy_from_slice(&effect.args))),
+            effect_id: self.effect_id(meta, &path),
+            key: self.key(effect.key.as_deref(), &path),
+            path,
+            attempt,
+        })
+    }
+
+    // ---- ends ----
+
+    /// A body has ended.
+    pub(crate) fn ended(&mut self, step: StepNo, attempt: Attempt, end: Result<BodyEnd, ValueError>) {
+        let end = match end {
+            Ok(end) => End::Body(end),
+            Err(e) => End::Undecodable(e),
+        };
+        self.queue.push_back(Report { step, attempt, end, row: None });
+    }
+
+    /// The body that has run out of time next, if one has.
+    pub(crate) fn next_limit(&mut self) -> Option<(StepNo, Attempt)> {
+        let (due, step, attempt) = self.limits.first().copied()?;
+        if due > self.now.monotonic {
+            return None;
+        }
+        self.limits.pop_first();
+        Some((step, attempt))
+    }
+
+    /// A body has had its time. One that may be repeated is dropped; one that may not goes on, and its end, should it
+    /// come, still removes the doubt.
+    pub(crate) fn out_of_time(&mut self, step: StepNo, attempt: Attempt) {
+        let Some(Body::Running { contract, timeout_ms, .. }) = self.bodies.get(&(step, attempt)) else { return };
+        let timeout_ms = timeout_ms.unwrap_or(self.setting.unwanted_grace_ms);
+        if *contract == Contract::AtMostOnce || !self.is_wanted(step) {
+            self.lingering.insert((step, attempt));
+            self.outputs.push(Output::Unwanted(step, attempt));
+        } else {
+            self.outputs.push(Output::Abort(step, attempt));
+        }
+        self.body_ended(Report { step, attempt, end: End::Body(BodyEnd::TimedOut { timeout_ms }), row: None });
+    }
+
+    fn is_wanted(&self, step: StepNo) -> bool {
+        self.state().ending.is_none() && self.state().steps.get(&step).is_some_and(|s| !s.closed)
+    }
+
+    /// Gives back what a body of this life held.
+    fn release(&mut self, step: StepNo, attempt: Attempt) -> bool {
+        let Some(body) = self.bodies.remove(&(step, attempt)) else { return false };
+        self.setting.slots.give();
+        match body {
+            Body::Waiting(seq, _) => drop(self.barrier.remove(&seq)),
+            Body::Running { limit, .. } => {
+                if let Some(limit) = limit {
+                    self.limits.remove(&(limit, step, attempt));
+                }
+            }
+        }
+        true
+    }
+
+    /// What the end of a body means for its step.
+    pub(crate) fn body_ended(&mut self, report: Report) {
+        let Report { step, attempt, end, row } = report;
+        let timed_out = matches!(end, End::Body(BodyEnd::TimedOut { .. }));
+        let known = self.release(step, attempt) | (!timed_out && self.lingering.remove(&(step, attempt)));
+        if let Some(row) = row {
+            self.log.act(Act::Take { row });
+        } else if !known && !matches!(end, End::Fault(_)) {
+            return;
+        }
+        let Some(s) = self.state().steps.get(&step) else { return };
+        let What::Effect(effect) = &s.what else { return };
+        let (called, due) = match &s.state {
+            StepState::Called(n) => (true, *n == attempt),
+            StepState::InDoubt(n, ..) => (false, *n == attempt),
+            StepState::Queued => (false, attempt == Attempt(0)),
+            _ => (false, false),
+        };
+        let wanted = self.is_wanted(step);
+        let (contract, begun, name) = (effect.contract, effect.begun, effect.effect.to_string());
+        if !due || (!wanted && contract == Contract::ReadOnly) {
+            return;
+        }
+        let meta = self.core().effect(step).filter(|_| wanted);
+        let retry = meta.and_then(|meta| meta.retry).filter(|_| called && contract != Contract::AtMostOnce);
+        let again = retry.filter(|retry| begun < retry.attempts);
+        let end = match end {
+            End::Body(end) => end,
+            End::Undecodable(error) => {
+                // No body ran, and none will with this code: the log stays as it is.
+                return self.halt(Stop::Undecodable { step: name, site: None, error });
+            }
+            End::Fault(fault) => {
+                let unsure = contract.is_outward() && attempt > Attempt(0);
+                return self.fault(step, attempt, fault, unsure);
+            }
+        };
+        let limit = self.setting.value_bytes_max;
+        match end {
+            BodyEnd::Ok { value } | BodyEnd::Err { value, .. } if value.len() > limit => {
+                let fault = Fault::NotRecordable {
+                    effect: name,
+                    reason: "its result is longer than the limit".into(),
+                    size: Some(value.len() as u64),
+                    limit: Some(limit as u64),
+                };
+                self.fault(step, attempt, fault, false);
+            }
+            BodyEnd::Ok { value } => self.result(step, attempt, Outcome::Ok(value.as_bytes().to_vec().into()), false),
+            BodyEnd::NotRecordable { reason } => {
+                let fault = Fault::NotRecordable { effect: name, reason, size: None, limit: None };
+                self.fault(step, attempt, fault, false);
+            }
+            BodyEnd::Err { value, retry, .. } => {
+                let error = Outcome::Err(value.as_bytes().to_vec().into());
+                match again.filter(|_| retry) {
+                    Some(policy) => self.failed(step, attempt, error, policy.backoff_ms(attempt.0), false),
+                    None => self.result(step, attempt, error, false),
+                }
+            }
+            unknown => {
+                let (fault, reason) = unknown_end(&name, attempt, unknown);
+                if contract == Contract::AtMostOnce || !wanted {
+                    if called {
+                        self.in_doubt(step, attempt, &reason);
+                    }
+                    return;
+                }
+                let unsure = contract.is_outward();
+                match (again, retry) {
+                    (Some(policy), _) => {
+                        let error = Outcome::Fault(RecordedFault(fault));
+                        self.failed(step, attempt, error, policy.backoff_ms(attempt.0), unsure);
+                    }
+                    (None, Some(policy)) if policy.attempts > 1 => {
+                        let fault =
+                            Fault::AttemptsUsedUp { effect: name, attempts: begun, last: reason, crashed: false };
+                        self.fault(step, attempt, fault, unsure);
+                    }
+                    _ => self.fault(step, attempt, fault, unsure),
+                }
+            }
+        }
+    }
+
+    fn result(&mut self, step: StepNo, attempt: Attempt, outcome: Outcome<'_>, unsure: bool) {
+        let delivered = match &outcome {
+            Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(Bytes::copy_from_slice(value)),
+            Outcome::Fault(fault) => Delivered::Fault(fault.0.clone()),
+        };
+        self.settling.remove(&step);
+        self.complete(Kind::EffectResult { step, attempt, outcome, unsure }, step, delivered);
+    }
+
+    fn fault(&mut self, step: StepNo, attempt: Attempt, fault: Fault, unsure: bool) {
+        self.result(step, attempt, Outcome::Fault(RecordedFault(fault)), unsure);
+    }
+
+    fn failed(&mut self, step: StepNo, attempt: Attempt, error: Outcome<'_>, wait: Millis, unsure: bool) {
+        let retry_at = self.now.wall.saturating_add(wait);
+        if self.append(Kind::EffectFailed { step, attempt, error, retry_at, unsure }) {
+            self.retries.insert((self.now.monotonic.saturating_add(wait), step));
+        }
+    }
+
+    // ---- doubt ----
+
+    fn in_doubt(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
+        if self.append(Kind::EffectInDoubt { step, attempt, reason: reason.into() }) {
+            self.doubted(step, attempt, reason);
+        }
+    }
+
+    /// What the effect's attribute says about a doubt.
+    fn doubted(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
+        let Some(meta) = self.core().effect(step).filter(|_| self.is_wanted(step)) else { return };
+        match meta.in_doubt {
+            WhenInDoubt::Hold => {}
+            WhenInDoubt::Error => {
+                let reason = reason.to_owned();
+                let fault = Fault::InDoubt { effect: meta.name.to_owned(), attempt: attempt.0, reason };
+                self.fault(step, attempt, fault, true);
+            }
+            WhenInDoubt::Reconcile { settle_ms, .. } => {
+                let due = self.now.monotonic.saturating_add(settle_ms);
+                self.settling.insert(step, Settle { due, attempt, tries: 0, again: None, asks: true });
+            }
+        }
+    }
+
+    /// Asks about, or calls again, the next step whose doubt has settled.
+    pub(crate) fn next_settled(&mut self) -> bool {
+        let now = self.now.monotonic;
+        let Some((step, settle)) = self.settling.iter_mut().find(|(_, settle)| settle.due <= now) else { return false };
+        let (step, attempt) = (*step, settle.attempt);
+        if self.lingering.contains(&(step, attempt)) {
+            // Never asked while the body still runs: its own end is the better answer.
+            settle.due = now.saturating_add(1_000);
+            return false;
+        }
+        if let Some((row, by)) = settle.again.take() {
+            self.settling.remove(&step);
+            return self.run_again(step, attempt, &by, Some(row));
+        }
+        // Until the answer, or for good if nothing is to be asked.
+        settle.due = Millis::MAX;
+        if !settle.asks {
+            return false;
+        }
+        if let Some(meta) = self.core().effect(step)
+            && let Some(start) = self.start(step, attempt, meta)
+        {
+            self.outputs.push(Output::Reconcile(step, start));
+        }
+        false
+    }
+
+    fn run_again(&mut self, step: StepNo, attempt: Attempt, by: &str, row: Option<u128>) -> bool {
+        if let Some(row) = row {
+            self.log.act(Act::Take { row });
+        }
+        if !matches!(self.state().steps.get(&step), Some(Step { state: StepState::InDoubt(n, ..), .. }) if *n == attempt)
+        {
+            return true;
+        }
+        let how = Resolved::RunAgain;
+        if self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
+            self.wanting.push_back(step);
+        }
+        true
+    }
+
+    /// What a reconcile function answered.
+    pub(crate) fn reconciled(
+        &mut self,
+        step: StepNo,
+        attempt: Attempt,
+        end: Result<ReconcileEnd, ValueError>,
+        now: Now,
+    ) {
+        self.now = now;
+        if self.stop.is_some() || self.lost.is_some() {
+            return;
+        }
+        let doubted = matches!(self.state().steps.get(&step),
+            Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
+        if !doubted || self.state().ending.is_some() {
+            return;
+        }
+        match end {
+            Ok(ReconcileEnd::Happened(Ok(value))) => {
+                self.resolved(step, attempt, Verdict::Succeeded(value), "reconcile")
+            }
+            Ok(ReconcileEnd::CannotHappen) => {
+                self.settling.remove(&step);
+                self.run_again(step, attempt, "reconcile", None);
+            }
+            Ok(ReconcileEnd::Unknown | ReconcileEnd::Failed(_) | ReconcileEnd::Happened(Err(_))) | Err(_) => {
+                if let Some(settle) = self.settling.get_mut(&step) {
+                    settle.tries += 1;
+                    let wait = 1_000u64.saturating_mul(1 << settle.tries.min(20)).min(RECONCILE_WAIT_MAX_MS);
+                    settle.asks = settle.tries < RECONCILE_TRIES_MAX;
+                    settle.due = if settle.asks { now.monotonic.saturating_add(wait) } else { Millis::MAX };
+                }
+            }
+        }
+    }
+
+    fn resolved(&mut self, step: StepNo, attempt: Attempt, verdict: Verdict, by: &str) {
+        self.settling.remove(&step);
+        let how = match verdict {
+            Verdict::Succeeded(_) => Resolved::Succeeded,
+            Verdict::Failed(_) | Verdict::FailedWith(_) => Resolved::Failed,
+            Verdict::RunAgain => Resolved::RunAgain,
+        };
+        if !self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
+            return;
+        }
+        match verdict {
+            Verdict::Succeeded(value) => {
+                self.result(step, attempt, Outcome::Ok(value.as_bytes().to_vec().into()), false);
+            }
+            Verdict::FailedWith(value) => {
+                self.result(step, attempt, Outcome::Err(value.as_bytes().to_vec().into()), false);
+            }
+            Verdict::Failed(reason) => {
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                self.fault(step, attempt, Fault::ResolvedAsFailed { effect, attempt: attempt.0, reason }, false);
+            }
+            Verdict::RunAgain => self.wanting.push_back(step),
+        }
+    }
+
+    /// Takes a row of the mailbox.
+    pub(crate) fn row(&mut self, row: Row) {
+        match Message::read(&row) {
+            Some(Message::Outcome { generation, step, attempt, end }) if generation == self.setting.generation => {
+                self.body_ended(Report { step, attempt, end: End::Body(end), row: Some(row.id) });
+            }
+            Some(Message::Resolve { generation, step, attempt, how, by }) if generation == self.setting.generation => {
+                let doubted = matches!(self.state().steps.get(&step),
+                    Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
+                if !doubted || self.state().ending.is_some() {
+                    return self.log.act(Act::Take { row: row.id });
+                }
+                if let (Verdict::RunAgain, Some(settle)) = (&how, self.settling.get_mut(&step)) {
+                    // A request of the dead body may still be under way: a person's word does not change that.
+                    settle.again = Some((row.id, by));
+                    return;
+                }
+                self.log.act(Act::Take { row: row.id });
+                self.resolved(step, attempt, how, &by);
+            }
+            _ => {}
+        }
+    }
+
+    // ---- what nobody wants any more ----
+
+    /// A step was dropped by the code.
+    pub(crate) fn closed(&mut self, step: StepNo, was: &Step) {
+        match (&was.what, &was.state) {
+            (What::Timer { deadline, .. }, _) => self.disarm_timer(step, *deadline),
+            (What::Effect(effect), StepState::Called(attempt)) => self.unwanted(step, *attempt, effect.contract),
+            _ => {
+                self.settling.remove(&step);
+            }
+        }
+    }
+
+    fn unwanted(&mut self, step: StepNo, attempt: Attempt, contract: Contract) {
+        match self.bodies.get_mut(&(step, attempt)) {
+            Some(Body::Waiting(..)) => {
+                self.release(step, attempt);
+                // A `read_only` step that is closed is forgotten; the others are kept out of doubt by this entry.
+                if contract.is_outward() {
+                    self.append(Kind::EffectNotStarted { step, attempt });
+                }
+            }
+            Some(Body::Running { .. }) if contract == Contract::ReadOnly => {
+                self.release(step, attempt);
+                self.outputs.push(Output::Abort(step, attempt));
+            }
+            Some(Body::Running { limit, .. }) => {
+                let grace = self.now.monotonic.saturating_add(self.setting.unwanted_grace_ms);
+                let before = limit.replace(limit.map_or(grace, |limit| limit.min(grace)));
+                if let Some(before) = before {
+                    self.limits.remove(&(before, step, attempt));
+                }
+                self.limits.extend(limit.map(|limit| (limit, step, attempt)));
+                self.outputs.push(Output::Unwanted(step, attempt));
+            }
+            None => {
+                if self.redo.remove(&step) && contract.is_outward() {
+                    self.in_doubt(step, attempt, "nobody waits for it any more");
+                }
+            }
+        }
+    }
+
+    /// The code is over: no body begins any more.
+    pub(crate) fn stop_bodies(&mut self) -> bool {
+        let open: Vec<_> = self
+            .state()
+            .steps
+            .iter()
+            .filter_map(|(no, step)| match (&step.what, &step.state) {
+                (What::Effect(effect), StepState::Called(n)) if !step.closed => Some((*no, *n, effect.contract)),
+                _ => None,
+            })
+            .collect();
+        for (step, attempt, contract) in open {
+            self.unwanted(step, attempt, contract);
+        }
+        self.wanting.clear();
+        self.retries.clear();
+        self.settling.clear();
+        self.stop.is_none()
+    }
+
+    /// The run is not polled any more in this life (shutdown, or it is parked): calls that were decided and not begun are
+    /// said not to have been, so that the next life does not hold them in doubt.
+    pub(crate) fn drain(&mut self) {
+        if self.lost.is_some() {
+            return;
+        }
+        let waiting: Vec<_> = self.barrier.values().copied().collect();
+        for (step, attempt) in waiting {
+            self.release(step, attempt);
+            let called = matches!(self.state().steps.get(&step), Some(Step { state: StepState::Called(n), .. }) if *n == attempt);
+            if called && !self.append(Kind::EffectNotStarted { step, attempt }) {
+                return;
+            }
+        }
+        self.wanting.clear();
+    }
+
+    /// The life is over: gives its slots back, and answers the ends of bodies that it has not looked at.
+    pub(crate) fn unsaid(&mut self) -> Vec<(StepNo, Attempt, BodyEnd)> {
+        let held: Vec<_> = self.bodies.keys().copied().collect();
+        for (step, attempt) in held {
+            self.release(step, attempt);
+        }
+        let queue = std::mem::take(&mut self.queue);
+        queue
+            .into_iter()
+            .filter_map(|report| match report {
+                Report { step, attempt, end: End::Body(end), row: None } => Some((step, attempt, end)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The end of the log is reached: what earlier lives left open.
+    pub(crate) fn take_over(&mut self) {
+        let fresh: BTreeSet<_> = self.wanting.iter().copied().chain(self.queue.iter().map(|r| r.step)).collect();
+        let open: Vec<_> = self.state().steps.iter().map(|(no, step)| (*no, step.clone())).collect();
+        for (step, s) in open {
+            let What::Effect(effect) = &s.what else { continue };
+            match s.state {
+                StepState::Called(attempt) if !self.bodies.contains_key(&(step, attempt)) => {
+                    if self.has_outcome(step, attempt) {
+                        continue;
+                    }
+                    let wanted = self.is_wanted(step);
+                    let attempts = self.core().effect(step).and_then(|meta| meta.retry).map(|retry| retry.attempts);
+                    match recover(effect, wanted, attempts) {
+                        Recover::RunAgain => {
+                            self.redo.insert(step);
+                            self.wanting.push_back(step);
+                        }
+                        Recover::InDoubt => self.in_doubt(step, attempt, "the process that ran it is gone"),
+                        Recover::UsedUp => {
+                            let fault = Fault::AttemptsUsedUp {
+                                effect: effect.effect.to_string(),
+                                attempts: effect.begun,
+                                last: "the process died in it".into(),
+                                crashed: true,
+                            };
+                            self.queue.push_back(Report { step, attempt, end: End::Fault(fault), row: None });
+                        }
+                        Recover::Nothing => {}
+                    }
+                }
+                // Not asked in this life's first poll: an earlier one left it so.
+                StepState::Queued if !fresh.contains(&step) => match self.core().unrecordable(step) {
+                    Some(fault) => self.queue.push_back(Report::unrecordable(step, fault)),
+                    None => self.wanting.push_back(step),
+                },
+                StepState::NotStarted(_) => self.wanting.push_back(step),
+                StepState::Failed(_, retry_at) => {
+                    self.retries.insert((self.monotonic_of(retry_at), step));
+                }
+                StepState::InDoubt(attempt, reason, _) if !self.settling.contains_key(&step) => {
+                    self.doubted(step, attempt, &reason);
+                }
+                _ => {}
+            }
+            if self.stop.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Whether an earlier life left the attempt's outcome in the mailbox.
+    fn has_outcome(&self, step: StepNo, attempt: Attempt) -> bool {
+        self.rows.iter().any(|row| {
+            matches!(Message::read(row), Some(Message::Outcome { generation, step: s, attempt: a, .. })
+                if (generation, s, a) == (self.setting.generation, step, attempt))
+        })
+    }
+}
+
+/// An end after which nobody knows what the body did: as a fault, and in words.
+fn unknown_end(effect: &str, attempt: Attempt, end: BodyEnd) -> (Fault, String) {
+    let (effect, attempt) = (effect.to_owned(), attempt.0);
+    match end {
+        BodyEnd::TimedOut { timeout_ms } => {
+            (Fault::TimedOut { effect, attempt, timeout_ms }, format!("it did not return within {timeout_ms} ms"))
+        }
+        BodyEnd::Panicked { message } => {
+            let reason = format!("it panicked: {message}");
+            (Fault::Panicked { effect, attempt, message }, reason)
+        }
+        BodyEnd::InDoubt { reason } => (Fault::InDoubt { effect, attempt, reason: reason.clone() }, reason),
+        BodyEnd::Ok { .. } | BodyEnd::Err { .. } | BodyEnd::NotRecordable { .. } => {
+            unreachable!("an end that is known is handled as one")
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Opening a runtime.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{
+    clock::{Clock, SystemClock},
+    contract::Registered,
+    effect::Resources,
+    error::{Error, Kind},
+    runtime::{Runtime, signals},
+    store::{
+        Store, StoreError,
+        memory::MemoryStore,
+        sled::{SledOptions, SledStore},
+    },
+    worker::{Bodies, BodySlots, Shared, Timers, new_shared_semaphores},
+};
+
+/// Longest argument, result or other recorded value, by default: 1 MiB.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// Length of a log, in entries, at which the runtime warns, by default.
+pub const LOG_ENTRIES_WARN: u64 = 50_000;
+/// Bodies of effects under way at a time, by default.
+pub const BODIES_AT_ONCE: usize = 1_000;
+/// The longest that a value limit can be: what fits into one entry with room to spare.
+const VALUE_BYTES_LIMIT: usize = 32 * 1024 * 1024;
+
+/// Prepares a [`Runtime`]: made by [`Runtime::builder`], used up by one of its `open` functions.
+#[must_use = "a builder does nothing until it is opened"]
+pub struct Builder {
+    resources: Resources,
+    clock: Arc<dyn Clock>,
+    value_bytes_max: usize,
+    log_entries_warn: u64,
+    bodies_at_once: usize,
+    runs_at_once: usize,
+    unwanted_grace: Duration,
+    sled: SledOptions,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("resources", &self.resources).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder {
+            resources: Resources::default(),
+            clock: Arc::new(SystemClock::new()),
+            value_bytes_max: VALUE_BYTES_MAX,
+            log_entries_warn: LOG_ENTRIES_WARN,
+            bodies_at_once: BODIES_AT_ONCE,
+            runs_at_once: std::thread::available_parallelism().map_or(2, usize::from),
+            unwanted_grace: Duration::from_secs(30),
+            sled: SledOptions::default(),
+        }
+    }
+
+    /// Gives a value to the effects that take its type by `#[resource]`. A second one of a type replaces the first.
+    pub fn resource<T: Send + Sync + 'static>(mut self, value: T) -> Builder {
+        self.resources.insert(value);
+        self
+    }
+
+    /// Reads time from this clock; for tests, see [`crate::TestClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Builder {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The longest argument, result or other recorded value, in bytes as recorded. Default 1 MiB, at most 32 MiB. What is longer is refused
+    /// when it would be recorded the first time; what is in a log already stays readable.
+    pub fn value_bytes_max(mut self, bytes: usize) -> Builder {
+        self.value_bytes_max = bytes.min(VALUE_BYTES_LIMIT);
+        self
+    }
+
+    /// Warns once a run's log has more entries than this. Default 50,000.
+    pub fn log_entries_warn(mut self, entries: u64) -> Builder {
+        self.log_entries_warn = entries;
+        self
+    }
+
+    /// How many bodies of effects may be under way at a time, over all runs; at least 1. Default 1,000. Calls above it
+    /// wait, and are not in doubt after a crash.
+    pub fn bodies_at_once(mut self, bodies: usize) -> Builder {
+        self.bodies_at_once = bodies.max(1);
+        self
+    }
+
+    /// How many runs may be replayed at a time; at least 1. Default: the number of processors.
+    pub fn runs_at_once(mut self, runs: usize) -> Builder {
+        self.runs_at_once = runs.max(1);
+        self
+    }
+
+    /// How long a body may go on that nobody waits for any more (its branch was dropped, or the run's code is over), before its
+    /// step counts as in doubt. Default 30 seconds.
+    pub fn unwanted_grace(mut self, grace: Duration) -> Builder {
+        self.unwanted_grace = grace;
+        self
+    }
+
+    /// Refuses to open a store whose place cannot make writes survive a loss of power ([`crate::Durability::Full`]).
+    pub fn require_full_durability(mut self) -> Builder {
+        self.sled = self.sled.require_full(true);
+        self
+    }
+
+    /// Opens a store although its newest commits are missing, and goes on without them: runs may repeat what the
+    /// lost entries recorded. For a store that was damaged and has no better backup.
+    pub fn accept_loss(mut self) -> Builder {
+        self.sled = self.sled.accept_loss(true);
+        self
+    }
+
+    /// Opens the store in the directory `path`, which is made if it is not there; its unfinished runs go on by themselves.
+    ///
+    /// # Errors
+    ///
+    /// The store is in use, damaged, no store, or cannot be written; resources are missing; a name is given twice.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn open(self, path: impl AsRef<Path>) -> Result<Runtime, Error> {
+        self.check()?;
+        let (path, options) = (path.as_ref().to_owned(), self.sled.clone());
+        let opened = tokio::task::spawn_blocking(move || SledStore::open(path, options)).await;
+        let store = opened
+            .unwrap_or_else(|e| Err(StoreError::Io { doing: "open the store".into(), error: e.to_string().into() }))?;
+        self.open_store(store).await
+    }
+
+    /// Opens a store in memory: gone with the process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub async fn open_in_memory(self) -> Result<Runtime, Error> {
+        self.open_store(MemoryStore::new()).await
+    }
+
+    /// Opens a runtime on any store.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub async fn open_store(self, store: impl Store) -> Result<Runtime, Error> {
+        self.check()?;
+        let (replays, marked, suspects) = new_shared_semaphores(self.runs_at_once);
+        let (closing, abandon, tasks, idle) = signals();
+        Runtime::begin(Arc::new(Shared {
+            store: Arc::new(store),
+            clock: self.clock,
+            resources: Arc::new(self.resources),
+            slots: Arc::new(BodySlots::new(self.bodies_at_once)),
+            value_bytes_max: self.value_bytes_max,
+            log_entries_warn: self.log_entries_warn,
+            unwanted_grace: self.unwanted_grace,
+            runs: Mutex::default(),
+            timers: Timers::default(),
+            replays,
+            marked,
+            suspects,
+            bodies: Arc::new(Bodies::default()),
+            closing,
+            abandon,
+            tasks,
+            idle,
+        }))
+        .await
+    }
+
+    /// What link-time registration shows to be wrong.
+    fn check(&self) -> Result<(), Error> {
+        let mut missing = Vec::new();
+        let mut names: HashMap<(&str, &str), (String, bool, &str)> = HashMap::new();
+        for registered in inventory::iter::<Registered> {
+            let (sort, name, explicit, module, at) = match registered {
+                Registered::Effect(m) => {
+                    for resource in m.resources {
+                        if !self.resources.has((resource.type_id)()) {
+                            let name = (resource.type_name)();
+                            missing.push(format!("{name} for effect {} ({}:{})", m.name, m.file, m.line));
+                        }
+                    }
+                    ("effect", m.name, m.explicit_name, m.module, format!("{}:{}", m.file, m.line))
+                }
+                Registered::Workflow(m) => {
+                    ("workflow", m.name, m.explicit_name, m.module, format!("{}:{}", m.file, m.line))
+                }
+                Registered::Part(_) => continue,
+            };
+            match names.get(&(sort, name)) {
+                Some((first, was_explicit, _)) if explicit && *was_explicit => {
+                    let (name, first) = (name.to_owned(), first.clone());
+                    return Err(Kind::NameTwice { name, first, second: at }.into());
+                }
+                Some((_, true, _)) => {}
+                _ => {
+                    names.insert((sort, name), (at, explicit, module));
+                }
+            }
+        }
+        missing.sort();
+        missing.dedup();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(Kind::MissingResources(missing).into()),
+        }
+    }
+}
+
+/// A workflow of this binary, with its numbered steps.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkflowInfo {
+    /// Recorded name.
+    pub name: &'static str,
+    /// Module.
+    pub module: &'static str,
+    /// Source file.
+    pub file: &'static str,
+    /// Source line.
+    pub line: u32,
+    /// Every `.await` of its body, in source order.
+    pub steps: Vec<StepInfo>,
+}
+
+/// One numbered step of a [`WorkflowInfo`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StepInfo {
+    /// Its number in the function, from 0.
+    pub number: u32,
+    /// The call site's id.
+    pub id: u128,
+    /// What is awaited, as written.
+    pub callee: &'static str,
+    /// The contract, if the callee is an effect of this binary whose name tells it apart.
+    pub contract: Option<&'static str>,
+    /// Source file.
+    pub file: &'static str,
+    /// Source line.
+    pub line: u32,
+}
+
+/// Every workflow of this binary, by name, with its numbered steps.
+pub fn workflows() -> Vec<WorkflowInfo> {
+    let effects: Vec<_> = inventory::iter::<Registered>
+        .into_iter()
+        .filter_map(|r| match r {
+            Registered::Effect(meta) => Some(*meta),
+            _ => None,
+        })
+        .collect();
+    let contract = |module: &str, callee: &str| {
+        let function = callee.rsplit("::").next().unwrap_or(callee);
+        let mut found = effects.iter().filter(|e| e.function == function);
+        let (first, second) = (found.next()?, found.next());
+        match second {
+            None => Some(first.contract.as_str()),
+            Some(_) => {
+                effects.iter().find(|e| e.function == function && e.module == module).map(|e| e.contract.as_str())
+            }
+        }
+    };
+    let mut all: Vec<_> = inventory::iter::<Registered>
+        .into_iter()
+        .filter_map(|r| match r {
+            Registered::Workflow(meta) => Some(*meta),
+            _ => None,
+        })
+        .map(|meta| WorkflowInfo {
+            name: meta.name,
+            module: meta.module,
+            file: meta.file,
+            line: meta.line,
+            steps: meta
+                .sites
+                .iter()
+                .map(|site| StepInfo {
+                    number: site.number,
+                    id: site.id,
+                    callee: site.callee,
+                    contract: contract(meta.module, site.callee),
+                    file: site.file,
+                    line: site.line,
+                })
+                .collect(),
+        })
+        .collect();
+    all.sort_by_key(|w| (w.name, w.module));
+    all
+}

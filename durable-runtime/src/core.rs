@@ -1,0 +1,748 @@
+//! What is lent to the workflow's code for one poll: its scopes, its open steps, and the commands it asks.
+//!
+//! No step uses a waker. A completion is *routed*: it marks, from its step's scope up to the root, which child each
+//! combinator must poll, so that one completion costs one way down, whatever the number of branches.
+
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, VecDeque},
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{
+    contract::{EffectMeta, Site, site_by_id},
+    entry::{Entry, EntryError, EscapedName, Kind, Millis, Path, decode},
+    failure::Fault,
+    fold::{IllegalEntry, RunState},
+    id::{Seq, StepNo},
+    script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
+    value::{Args, Value, ValueError},
+};
+
+/// A place in [`Core::scopes`].
+pub(crate) type ScopeNo = u32;
+const ROOT: ScopeNo = 0;
+
+/// What a poll works on. Lent to the code by [`lend`], and in the driver's hands otherwise.
+pub(crate) struct Core {
+    pub(crate) state: RunState,
+    pub(crate) script: Script,
+    /// Commands of this poll that are past the end of the log, in the order asked.
+    pub(crate) fresh: Vec<Fresh>,
+    /// Why the run cannot go on; the poll's commands are then discarded.
+    pub(crate) stop: Option<Stop>,
+    /// The log holds `run.ending`: what the code still asks for is nothing.
+    pub(crate) over: bool,
+    /// Time of the completion that this poll is about: what `now()` answers.
+    pub(crate) now: Millis,
+    /// 128 random bits of `run.started`.
+    pub(crate) seed: u128,
+    /// Longest value that is recorded, in bytes.
+    pub(crate) value_bytes_max: usize,
+    /// The step asked last, for messages about awaits that are none.
+    pub(crate) last_site: Option<&'static Site>,
+    next_step: StepNo,
+    slots: BTreeMap<StepNo, Slot>,
+    /// Open effects whose arguments cannot be recorded: their bodies never run.
+    unrecordable: BTreeMap<StepNo, Fault>,
+    scopes: Vec<Scope>,
+    free_scopes: Vec<ScopeNo>,
+    /// Per combinator: the children that have something to do, in the order in which it happened.
+    joins: Vec<VecDeque<u32>>,
+    free_joins: Vec<u32>,
+    here: ScopeNo,
+    polling: bool,
+    versions: HashMap<String, u32>,
+    tasks: Vec<Option<Task>>,
+    ready_tasks: VecDeque<u32>,
+    root_ready: bool,
+}
+
+/// A command past the end of the log, not appended yet.
+pub(crate) enum Fresh {
+    Effect(Box<FreshEffect>),
+    Timer { path: Path<'static>, site: u128, until: Until },
+    Version { path: Path<'static>, site: u128, version: u32 },
+    Closed { step: StepNo },
+}
+
+/// A call of an effect, not appended yet.
+pub(crate) struct FreshEffect {
+    pub(crate) step: StepNo,
+    pub(crate) path: Path<'static>,
+    pub(crate) meta: &'static EffectMeta,
+    pub(crate) args: Args,
+    pub(crate) digest: u128,
+    pub(crate) key: Option<String>,
+    pub(crate) site: u128,
+}
+
+/// When a sleep is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    After(Duration),
+    At(Millis),
+}
+
+/// Why the run cannot go on. Nothing is appended.
+#[derive(Clone, Debug)]
+pub(crate) enum Stop {
+    Diverged(Box<Divergence>),
+    Store(crate::store::StoreError),
+    Entry(Seq, EntryError),
+    Illegal(IllegalEntry),
+    /// A recorded value does not decode as the type that the code has now.
+    Undecodable {
+        step: String,
+        site: Option<&'static Site>,
+        error: ValueError,
+    },
+    /// The engine found a fault, and the step's error type takes none.
+    Fault {
+        step: String,
+        site: Option<&'static Site>,
+        fault: Fault,
+    },
+    /// The workflow's result cannot be recorded.
+    Unrecordable {
+        reason: String,
+    },
+    /// Something that is no step was awaited behind the macro's back.
+    Foreign {
+        after: Option<&'static Site>,
+    },
+    /// The workflow's code panicked.
+    Panicked {
+        message: String,
+        after: Option<&'static Site>,
+    },
+}
+
+impl From<ScriptError> for Stop {
+    fn from(e: ScriptError) -> Self {
+        match e {
+            ScriptError::Store(e) => Stop::Store(e),
+            ScriptError::Entry(seq, e) => Stop::Entry(seq, e),
+        }
+    }
+}
+
+struct Slot {
+    scope: ScopeNo,
+    ready: Option<Delivered>,
+    effect: Option<&'static EffectMeta>,
+}
+
+/// What a step is given.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivered {
+    Value(Bytes),
+    Fault(Fault),
+    Fired,
+}
+
+struct Scope {
+    parent: Option<ScopeNo>,
+    segment: Segment,
+    /// The scope as text, once it was needed.
+    text: Option<Arc<str>>,
+    route: Route,
+    counts: Vec<(Cow<'static, str>, u32)>,
+}
+
+enum Segment {
+    /// The workflow's own body.
+    Root,
+    /// The `n`th of its name.
+    Named(Cow<'static, str>, u32),
+    /// A branch of a combinator.
+    Branch(u32),
+    /// No level of its own: what is asked in it is asked in its parent.
+    Transparent,
+}
+
+#[derive(Clone, Copy)]
+enum Route {
+    Up,
+    Join(u32, u32),
+    Task(u32),
+}
+
+/// A step that was begun and is awaited later; it goes on meanwhile.
+struct Task {
+    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    scope: ScopeNo,
+    /// Who awaits it.
+    waiter: Option<ScopeNo>,
+}
+
+thread_local! {
+    static LENT: RefCell<Option<Box<Core>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` on the core that is lent to this thread.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Core) -> R) -> R {
+    LENT.with_borrow_mut(|core| match core {
+        Some(core) => f(core),
+        None => unreachable!("a step is polled by its run only: its future is of a sealed type that only a run polls"),
+    })
+}
+
+/// Runs `f` if a core is lent to this thread and free: a step may be dropped anywhere.
+fn try_with(f: impl FnOnce(&mut Core)) {
+    let _ = LENT.try_with(|core| {
+        if let Ok(mut core) = core.try_borrow_mut()
+            && let Some(core) = core.as_mut()
+        {
+            f(core);
+        }
+    });
+}
+
+/// Lends `core` to this thread while `poll` runs. It comes back also if `poll` panics: a core left behind would be found by
+/// another run.
+pub(crate) fn lend<R>(mut core: Box<Core>, poll: impl FnOnce() -> R) -> (Box<Core>, std::thread::Result<R>) {
+    core.polling = true;
+    let before = LENT.replace(Some(core));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(poll));
+    let Some(mut core) = LENT.replace(before) else { unreachable!("nothing takes a lent core away") };
+    core.polling = false;
+    (core, result)
+}
+
+impl Core {
+    pub(crate) fn new(script: Script, value_bytes_max: usize) -> Box<Core> {
+        let root =
+            Scope { parent: None, segment: Segment::Root, text: Some("".into()), route: Route::Up, counts: Vec::new() };
+        Box::new(Core {
+            state: RunState::default(),
+            script,
+            fresh: Vec::new(),
+            stop: None,
+            over: false,
+            now: 0,
+            seed: 0,
+            value_bytes_max,
+            last_site: None,
+            next_step: StepNo(0),
+            slots: BTreeMap::new(),
+            unrecordable: BTreeMap::new(),
+            scopes: vec![root],
+            free_scopes: Vec::new(),
+            joins: Vec::new(),
+            free_joins: Vec::new(),
+            here: ROOT,
+            polling: false,
+            versions: HashMap::new(),
+            tasks: Vec::new(),
+            ready_tasks: VecDeque::new(),
+            root_ready: true,
+        })
+    }
+
+    // ---- paths ----
+
+    /// The scope that numbers what is asked here.
+    fn numbering(&self) -> ScopeNo {
+        let mut s = self.here;
+        loop {
+            let scope = &self.scopes[s as usize];
+            match (&scope.segment, scope.parent) {
+                (Segment::Transparent, Some(parent)) => s = parent,
+                _ => return s,
+            }
+        }
+    }
+
+    /// How often this scope has asked for the name before.
+    fn count(&mut self, name: &Cow<'static, str>) -> u32 {
+        let scope = self.numbering();
+        let counts = &mut self.scopes[scope as usize].counts;
+        if let Some((_, n)) = counts.iter_mut().find(|(known, _)| known == name) {
+            *n += 1;
+            return *n;
+        }
+        counts.push((name.clone(), 0));
+        0
+    }
+
+    fn path(&mut self, name: Cow<'static, str>) -> Path<'static> {
+        let n = self.count(&name);
+        let scope = self.text(self.here);
+        Path { scope: Cow::Owned(scope.as_ref().into()), name, n }
+    }
+
+    /// A scope as text: `join_all[0]/3/turn[1]`.
+    fn text(&mut self, scope: ScopeNo) -> Arc<str> {
+        if let Some(text) = &self.scopes[scope as usize].text {
+            return text.clone();
+        }
+        let above = match self.scopes[scope as usize].parent {
+            Some(parent) => self.text(parent),
+            None => "".into(),
+        };
+        let slash = if above.is_empty() { "" } else { "/" };
+        let text: Arc<str> = match &self.scopes[scope as usize].segment {
+            Segment::Root | Segment::Transparent => above,
+            Segment::Named(name, n) => format!("{above}{slash}{}[{n}]", EscapedName(name)).into(),
+            Segment::Branch(i) => format!("{above}{slash}{i}").into(),
+        };
+        self.scopes[scope as usize].text = Some(text.clone());
+        text
+    }
+
+    /// 128 bits that this run gives for this name here, the same on every replay.
+    pub(crate) fn bits(&mut self, name: &'static str) -> u128 {
+        let path = self.path(Cow::Borrowed(name)).to_string();
+        let mut hash = Xxh3::new();
+        hash.update(b"R");
+        hash.update(&self.seed.to_le_bytes());
+        hash.update(path.as_bytes());
+        hash.digest128()
+    }
+
+    // ---- scopes and combinators ----
+
+    fn open(&mut self, segment: Segment, route: Route, parent: ScopeNo) -> ScopeNo {
+        let scope = Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new() };
+        match self.free_scopes.pop() {
+            Some(free) => {
+                self.scopes[free as usize] = scope;
+                free
+            }
+            None => {
+                self.scopes.push(scope);
+                (self.scopes.len() - 1) as ScopeNo
+            }
+        }
+    }
+
+    /// Opens the next scope of that name here.
+    pub(crate) fn open_scope(&mut self, name: Cow<'static, str>) -> OpenScope {
+        let n = self.count(&name);
+        OpenScope(self.open(Segment::Named(name, n), Route::Up, self.here))
+    }
+
+    /// Opens a combinator's own scope and its routing table.
+    pub(crate) fn open_join(&mut self, name: Cow<'static, str>) -> OpenJoin {
+        let scope = self.open_scope(name);
+        let join = match self.free_joins.pop() {
+            Some(free) => free,
+            None => {
+                self.joins.push(VecDeque::new());
+                (self.joins.len() - 1) as u32
+            }
+        };
+        OpenJoin { scope, join }
+    }
+
+    /// Opens the scope of a combinator's child.
+    pub(crate) fn open_branch(&mut self, join: &OpenJoin, child: u32) -> OpenScope {
+        OpenScope(self.open(Segment::Branch(child), Route::Join(join.join, child), join.scope.0))
+    }
+
+    /// Makes a combinator that is awaited in another place than before report there; its path stays what it was.
+    pub(crate) fn reach(&mut self, join: &OpenJoin) {
+        let scope = join.scope.0;
+        if self.scopes[scope as usize].parent != Some(self.here) {
+            self.text(scope);
+            self.scopes[scope as usize].parent = Some(self.here);
+        }
+    }
+
+    /// The next child of a combinator that has something to do.
+    pub(crate) fn next_child(&mut self, join: &OpenJoin) -> Option<u32> {
+        self.joins[join.join as usize].pop_front()
+    }
+
+    /// Makes `scope` the one that is polled, and answers the one before.
+    pub(crate) fn enter(&mut self, scope: ScopeNo) -> ScopeNo {
+        mem::replace(&mut self.here, scope)
+    }
+
+    /// Marks the one way down to `scope`.
+    fn mark(&mut self, scope: ScopeNo) {
+        let mut s = scope;
+        loop {
+            let Scope { route, parent, .. } = &self.scopes[s as usize];
+            match *route {
+                Route::Join(join, child) => self.joins[join as usize].push_back(child),
+                Route::Task(task) => {
+                    self.ready_tasks.push_back(task);
+                    return;
+                }
+                Route::Up => {}
+            }
+            match *parent {
+                Some(parent) => s = parent,
+                None => {
+                    self.root_ready = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    // ---- commands ----
+
+    /// Meets the log with a command: true if it is past the log's end, so new.
+    fn command(&mut self, asked: &Command<'_>, site: Option<&'static Site>) -> bool {
+        while self.stop.is_none() && !self.over {
+            let (seq, frame) = match self.script.peek() {
+                Ok(Some(next)) => next,
+                Ok(None) => return true,
+                Err(e) => {
+                    self.stop = Some(e.into());
+                    break;
+                }
+            };
+            let entry = match decode(&frame) {
+                Ok(entry) => entry,
+                Err(e) => {
+                    self.stop = Some(Stop::Entry(seq, e));
+                    break;
+                }
+            };
+            if matches!(entry.kind, Kind::RunEnding(_) | Kind::RunEnded(_)) {
+                self.over = true;
+                break;
+            }
+            match meet(&entry.kind, asked) {
+                Meet::Diverged => {
+                    self.diverge(seq, &entry, Some((asked.to_string(), site)));
+                    break;
+                }
+                met => {
+                    if self.pass(&entry) && met == Meet::Same {
+                        return false;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    pub(crate) fn diverge(&mut self, seq: Seq, entry: &Entry<'_>, asked: Option<(String, Option<&'static Site>)>) {
+        let recorded_at = site_of(&entry.kind).and_then(site_by_id).map(place);
+        let asked_at = asked.as_ref().and_then(|(_, site)| *site).map(place);
+        self.stop = Some(Stop::Diverged(Box::new(Divergence {
+            seq,
+            recorded: describe(entry),
+            recorded_at,
+            asked: asked.map(|(asked, _)| asked),
+            asked_at,
+        })));
+    }
+
+    /// Folds a recorded entry and moves past it.
+    pub(crate) fn pass(&mut self, entry: &Entry<'_>) -> bool {
+        if let Err(e) = self.state.apply(entry) {
+            self.stop = Some(Stop::Illegal(e));
+            return false;
+        }
+        self.script.advance();
+        true
+    }
+
+    fn new_slot(&mut self, effect: Option<&'static EffectMeta>) -> StepNo {
+        let step = self.next_step;
+        self.next_step.0 += 1;
+        self.slots.insert(step, Slot { scope: self.here, ready: None, effect });
+        step
+    }
+
+    /// Asks for an effect.
+    pub(crate) fn ask_effect(&mut self, ask: AskEffect, site: &'static Site) -> StepNo {
+        self.last_site = Some(site);
+        let path = self.path(ask.name);
+        let (args, digest, unrecordable) = match ask.args {
+            Ok((args, digest)) if args.value().len() <= self.value_bytes_max => (args, digest, None),
+            Ok((args, digest)) => {
+                let fault = Fault::NotRecordable {
+                    effect: ask.meta.name.to_owned(),
+                    reason: "its arguments are longer than the limit".to_owned(),
+                    size: Some(args.value().len() as u64),
+                    limit: Some(self.value_bytes_max as u64),
+                };
+                (Args::from_value(Value::from_bytes(Bytes::new())), digest, Some(fault))
+            }
+            Err(e) => {
+                let fault = Fault::NotRecordable {
+                    effect: ask.meta.name.to_owned(),
+                    reason: format!("its arguments: {e}"),
+                    size: None,
+                    limit: None,
+                };
+                (Args::from_value(Value::from_bytes(Bytes::new())), 0, Some(fault))
+            }
+        };
+        let step = self.new_slot(Some(ask.meta));
+        self.unrecordable.extend(unrecordable.map(|fault| (step, fault)));
+        let command = Command::Effect { path: &path, effect: ask.meta.name, digest };
+        // Arguments are only written out for the message of a divergence.
+        let new = self.command(&command, Some(site));
+        if let Some(Stop::Diverged(d)) = &mut self.stop {
+            if let Some(asked) = d.asked.as_mut().filter(|_| !new) {
+                let call = crate::entry::Call {
+                    path: path.clone(),
+                    effect: (ask.meta.name != path.name).then_some(Cow::Borrowed(ask.meta.name)),
+                    contract: ask.meta.contract.into(),
+                    args: Cow::Borrowed(args.value().as_bytes()),
+                    digest,
+                    key: None,
+                    site: site.id,
+                };
+                *asked = describe_call(&call);
+            }
+        }
+        if new {
+            self.fresh.push(Fresh::Effect(Box::new(FreshEffect {
+                step,
+                path,
+                meta: ask.meta,
+                args,
+                digest,
+                key: ask.key,
+                site: site.id,
+            })));
+        }
+        step
+    }
+
+    /// Asks for a sleep.
+    pub(crate) fn ask_timer(&mut self, name: Cow<'static, str>, until: Until, site: &'static Site) -> StepNo {
+        self.last_site = Some(site);
+        let path = self.path(name);
+        let step = self.new_slot(None);
+        if self.command(&Command::Timer { path: &path }, Some(site)) {
+            self.fresh.push(Fresh::Timer { path, site: site.id, until });
+        }
+        step
+    }
+
+    /// The version of `name` that this run has: recorded, or `version` if the run gets here for the first time, or 0 if it was here before the
+    /// code asked for versions. One answer per name and run.
+    pub(crate) fn version(&mut self, name: &str, version: u32, site: &'static Site) -> u32 {
+        if let Some(known) = self.versions.get(name) {
+            return *known;
+        }
+        self.last_site = Some(site);
+        let chosen = match self.recorded_version(name) {
+            Some(recorded) => recorded,
+            None => {
+                let path = Path { scope: Cow::Borrowed(""), name: Cow::Owned(name.to_owned()), n: 0 };
+                self.next_step.0 += 1;
+                if self.stop.is_none() && !self.over {
+                    self.fresh.push(Fresh::Version { path, site: site.id, version });
+                }
+                version
+            }
+        };
+        self.versions.insert(name.to_owned(), chosen);
+        chosen
+    }
+
+    /// `Some` if the log goes on here: with the version recorded, or, where something else stands, 0.
+    fn recorded_version(&mut self, name: &str) -> Option<u32> {
+        loop {
+            if self.stop.is_some() || self.over {
+                return Some(0);
+            }
+            let (seq, frame) = match self.script.peek() {
+                Ok(next) => next?,
+                Err(e) => {
+                    self.stop = Some(e.into());
+                    return Some(0);
+                }
+            };
+            let entry = match decode(&frame) {
+                Ok(entry) => entry,
+                Err(e) => {
+                    self.stop = Some(Stop::Entry(seq, e));
+                    return Some(0);
+                }
+            };
+            match &entry.kind {
+                Kind::VersionChosen { path, version, .. } if path.name == name => {
+                    let version = *version;
+                    self.next_step.0 += 1;
+                    self.pass(&entry);
+                    return Some(version);
+                }
+                // Engine entries may be the last of the log: what stands behind them decides.
+                kind if kind.is_engine() => {
+                    self.pass(&entry);
+                }
+                _ => return Some(0),
+            }
+        }
+    }
+
+    // ---- completions ----
+
+    /// Puts a completion in its step's slot; true if somebody waits for it.
+    pub(crate) fn deliver(&mut self, step: StepNo, what: Delivered) -> bool {
+        let Some(slot) = self.slots.get_mut(&step) else { return false };
+        slot.ready = Some(what);
+        let scope = slot.scope;
+        self.mark(scope);
+        true
+    }
+
+    /// What has come for a step; the step is over then.
+    pub(crate) fn take(&mut self, step: StepNo) -> Option<(Delivered, Option<&'static EffectMeta>)> {
+        let here = self.here;
+        let slot = self.slots.get_mut(&step)?;
+        if slot.ready.is_none() {
+            slot.scope = here;
+            return None;
+        }
+        let slot = self.slots.remove(&step)?;
+        self.unrecordable.remove(&step);
+        slot.ready.map(|ready| (ready, slot.effect))
+    }
+
+    /// The code's description of an open effect step.
+    pub(crate) fn effect(&self, step: StepNo) -> Option<&'static EffectMeta> {
+        self.slots.get(&step).and_then(|slot| slot.effect)
+    }
+
+    /// Why an open effect's arguments cannot be recorded, if so.
+    pub(crate) fn unrecordable(&self, step: StepNo) -> Option<Fault> {
+        self.unrecordable.get(&step).cloned()
+    }
+
+    pub(crate) fn halt(&mut self, stop: Stop) {
+        self.stop.get_or_insert(stop);
+    }
+
+    // ---- begun steps ----
+
+    /// Whether the workflow's own future has something to do.
+    pub(crate) fn take_root_ready(&mut self) -> bool {
+        mem::take(&mut self.root_ready)
+    }
+
+    /// The next begun step that has something to do: its number, future and scope.
+    #[expect(clippy::type_complexity, reason = "a triple that is taken apart at once")]
+    pub(crate) fn next_task(&mut self) -> Option<(u32, Pin<Box<dyn Future<Output = ()> + Send>>, ScopeNo)> {
+        while let Some(t) = self.ready_tasks.pop_front() {
+            if let Some(Some(task)) = self.tasks.get_mut(t as usize)
+                && let Some(future) = task.future.take()
+            {
+                return Some((t, future, task.scope));
+            }
+        }
+        None
+    }
+
+    /// Puts a begun step back, or, when it is over, wakes who awaits it.
+    pub(crate) fn put_task(&mut self, task: u32, future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+        let Some(Some(slot)) = self.tasks.get_mut(task as usize) else { return };
+        let over = future.is_none();
+        slot.future = future;
+        if over && let Some(waiter) = slot.waiter.take() {
+            self.mark(waiter);
+        }
+    }
+
+    /// A scope for a begun step.
+    pub(crate) fn open_task(&mut self) -> (u32, ScopeNo) {
+        let t = match self.tasks.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.tasks.push(None);
+                self.tasks.len() - 1
+            }
+        };
+        let scope = self.open(Segment::Transparent, Route::Task(t as u32), self.here);
+        self.tasks[t] = Some(Task { future: None, scope, waiter: None });
+        (t as u32, scope)
+    }
+
+    /// Notes that the code that is polled now awaits the task.
+    pub(crate) fn await_task(&mut self, task: u32) {
+        let here = self.here;
+        if let Some(Some(task)) = self.tasks.get_mut(task as usize) {
+            task.waiter = Some(here);
+        }
+    }
+
+    /// Forgets a task, and answers its future so that it is dropped while nothing is borrowed.
+    fn forget_task(&mut self, task: u32) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let task = self.tasks.get_mut(task as usize)?.take()?;
+        self.free_scopes.push(task.scope);
+        task.future
+    }
+
+    /// All tasks' futures, in the order begun, when the code has returned.
+    pub(crate) fn take_tasks(&mut self) -> Vec<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        (0..self.tasks.len() as u32).filter_map(|t| self.forget_task(t)).collect()
+    }
+}
+
+/// A scope, until it is dropped: by then all that was asked in it is over or closed.
+pub(crate) struct OpenScope(pub(crate) ScopeNo);
+
+impl Drop for OpenScope {
+    fn drop(&mut self) {
+        try_with(|core| core.free_scopes.push(self.0));
+    }
+}
+
+/// A combinator's scope and routing table, until it is dropped.
+pub struct OpenJoin {
+    scope: OpenScope,
+    join: u32,
+}
+
+impl Drop for OpenJoin {
+    fn drop(&mut self) {
+        try_with(|core| {
+            core.joins[self.join as usize].clear();
+            core.free_joins.push(self.join);
+        });
+    }
+}
+
+/// Closes a step that was dropped before it was over. Outside a poll (the run is being parked or shut down) this says nothing.
+pub(crate) fn close(step: StepNo) {
+    try_with(|core| {
+        let waiting = core.slots.remove(&step).is_some_and(|slot| slot.ready.is_none());
+        core.unrecordable.remove(&step);
+        if core.polling && waiting && core.command(&Command::Closed { step }, None) {
+            core.fresh.push(Fresh::Closed { step });
+        }
+    });
+}
+
+/// Drops a begun step.
+pub(crate) fn drop_task(task: u32) {
+    let mut future = None;
+    try_with(|core| future = core.forget_task(task));
+    drop(future);
+}
+
+/// What is asked for an effect.
+pub(crate) struct AskEffect {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) meta: &'static EffectMeta,
+    pub(crate) args: Result<(Args, u128), ValueError>,
+    pub(crate) key: Option<String>,
+}
+
+fn site_of(kind: &Kind<'_>) -> Option<u128> {
+    match kind {
+        Kind::EffectQueued(call) | Kind::EffectCalled(call) => Some(call.site),
+        Kind::TimerSet { site, .. } | Kind::VersionChosen { site, .. } => Some(*site),
+        _ => None,
+    }
+}

@@ -1,0 +1,771 @@
+//! One run, from its claim on: replays the log, then goes on live, one completion at a time.
+//!
+//! Nothing here waits, reads a clock or touches a store: the worker (or a simulation) tells a [`Life`] what happened and
+//! carries out what it wants. A poll of the code is a transaction: its commands are gathered, appended together behind the
+//! completion that it was about, and only then acted on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    bodies::{Body, Report, Settle},
+    contract::{Returned, WorkflowFuture, WorkflowMeta},
+    core::{Core, Delivered, Fresh, Stop, Until, lend, with},
+    effect::{Start, panic_text},
+    entry::{Call, End, Entry, Kind, Millis, Outcome, RunStarted, decode},
+    failure::Fault,
+    fold::{RunState, StepState, What},
+    head::HeadInfo,
+    id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
+    log::{BatchNo, Log, Lost, Next},
+    script::{Script, Source},
+    store::{Batch, Row, StoreError, Written},
+    value::{Args, Value},
+};
+
+/// Both clocks, read at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Now {
+    /// Wall clock, milliseconds since 1970.
+    pub(crate) wall: Millis,
+    /// Monotonic clock, milliseconds.
+    pub(crate) monotonic: Millis,
+}
+
+/// The limit on bodies under way, shared by all runs.
+pub(crate) trait Slots: Send + Sync {
+    /// Takes a slot if one is free.
+    fn try_take(&self) -> bool;
+    /// Gives one back.
+    fn give(&self);
+}
+
+/// What a life needs to know of its run and its process.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) run: RunId,
+    pub(crate) generation: Generation,
+    pub(crate) epoch: Epoch,
+    /// Store, run and generation, escaped: what the engine's own keys begin with.
+    pub(crate) key_prefix: Arc<str>,
+    pub(crate) slots: Arc<dyn Slots>,
+    pub(crate) value_bytes_max: usize,
+    /// How long a body that nobody waits for may go on before it counts as in doubt, in milliseconds.
+    pub(crate) unwanted_grace_ms: Millis,
+    /// The life before this one ended without saying so.
+    pub(crate) after_crash: bool,
+}
+
+/// What a life wants done, in this order.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Submit to the store; answer with [`Life::written`].
+    Append(BatchNo, Batch),
+    /// Read the log back from here; answer with [`Life::read_back`].
+    ReadBack(Seq),
+    /// Run the body; answer with [`Life::ended`].
+    Start(StepNo, Start),
+    /// Drop the body: its end matters to nobody.
+    Abort(StepNo, Attempt),
+    /// Tell the body that nobody waits for it any more.
+    Unwanted(StepNo, Attempt),
+    /// Ask the reconcile function; answer with [`Life::reconciled`].
+    Reconcile(StepNo, Start),
+    /// Tell when a slot is free.
+    WantSlot,
+}
+
+/// How claiming a run came out.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// It goes on.
+    Live,
+    /// Its log has the terminal entry already.
+    Ended,
+    /// It cannot go on.
+    Stopped(Stop),
+    /// Its workflow is not in this binary.
+    NoCode { workflow: String, module: String },
+}
+
+/// See the module.
+pub(crate) struct Life {
+    pub(crate) setting: Setting,
+    pub(crate) log: Log,
+    pub(crate) now: Now,
+    /// `None` only while the code is polled.
+    core: Option<Box<Core>>,
+    future: Option<WorkflowFuture>,
+    trip: Arc<Trip>,
+    waker: Waker,
+    /// Started by whom, with what; from `run.started`.
+    pub(crate) started: Option<Started>,
+    /// Why the run stops; set at most once.
+    pub(crate) stop: Option<Stop>,
+    pub(crate) lost: Option<Lost>,
+    pub(crate) outputs: Vec<Output>,
+
+    // ---- bodies; see bodies.rs ----
+    /// Bodies called by this life, until their end is appended: each holds a slot.
+    pub(crate) bodies: BTreeMap<(StepNo, Attempt), Body>,
+    /// Bodies past their time that still run, holding no slot.
+    pub(crate) lingering: BTreeSet<(StepNo, Attempt)>,
+    /// Called, and begun when the entry at this place is durable.
+    pub(crate) barrier: BTreeMap<Seq, (StepNo, Attempt)>,
+    /// Ends of bodies, in the order in which they came.
+    pub(crate) queue: VecDeque<Report>,
+    /// Rows of the mailbox, oldest first.
+    pub(crate) rows: VecDeque<Row>,
+    /// Steps that want a slot, first come first served.
+    pub(crate) wanting: VecDeque<StepNo>,
+    /// Steps that a dead life called and that are called again when a slot is free.
+    pub(crate) redo: BTreeSet<StepNo>,
+    /// Bodies' time limits, on the monotonic clock.
+    pub(crate) limits: BTreeSet<(Millis, StepNo, Attempt)>,
+    /// Retries, on the monotonic clock.
+    pub(crate) retries: BTreeSet<(Millis, StepNo)>,
+    /// Steps in doubt that are reconciled or were resolved, and when.
+    pub(crate) settling: BTreeMap<StepNo, Settle>,
+    /// No body runs before its call is durable, not even a `read_only` one: whoever crashes again and again must be counted.
+    pub(crate) careful: bool,
+
+    // ---- sleeps ----
+    /// Sleeps, on the monotonic clock.
+    timers: BTreeSet<(Millis, StepNo)>,
+    /// The same, by step.
+    timer_due: BTreeMap<StepNo, Millis>,
+    /// Sleeps until a time of the wall clock.
+    deadlines: BTreeSet<(Millis, StepNo)>,
+}
+
+/// What `run.started` says.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub(crate) workflow: Arc<str>,
+    pub(crate) module: Arc<str>,
+    pub(crate) at: Millis,
+}
+
+/// Finds the code of a stored run.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&RunStarted<'_>) -> Option<&'static WorkflowMeta>;
+
+impl Life {
+    pub(crate) fn new(setting: Setting, source: Source) -> Life {
+        let trip = Arc::new(Trip(AtomicBool::new(false)));
+        let log = Log::new(setting.run.clone(), setting.generation, setting.epoch, Seq(0));
+        Life {
+            log,
+            now: Now::default(),
+            core: Some(Core::new(Script::new(source), setting.value_bytes_max)),
+            future: None,
+            waker: Waker::from(trip.clone()),
+            trip,
+            started: None,
+            stop: None,
+            lost: None,
+            outputs: Vec::new(),
+            bodies: BTreeMap::new(),
+            lingering: BTreeSet::new(),
+            barrier: BTreeMap::new(),
+            queue: VecDeque::new(),
+            rows: VecDeque::new(),
+            wanting: VecDeque::new(),
+            redo: BTreeSet::new(),
+            limits: BTreeSet::new(),
+            retries: BTreeSet::new(),
+            settling: BTreeMap::new(),
+            careful: setting.after_crash,
+            timers: BTreeSet::new(),
+            timer_due: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            setting,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        match &self.core {
+            Some(core) => core,
+            None => unreachable!("the core is lent only while the code is polled"),
+        }
+    }
+
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        match &mut self.core {
+            Some(core) => core,
+            None => unreachable!("the core is lent only while the code is polled"),
+        }
+    }
+
+    pub(crate) fn state(&self) -> &RunState {
+        &self.core().state
+    }
+
+    /// Whether the terminal entry is appended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().ended
+    }
+
+    // ---- replay ----
+
+    /// Replays the log to its end. No body runs, nothing is appended.
+    pub(crate) fn replay(&mut self, now: Now, lookup: Lookup<'_>) -> Opened {
+        self.now = now;
+        // What the code logs while it is replayed it has logged before.
+        let quiet = tracing::subscriber::NoSubscriber::default();
+        let opened = tracing::subscriber::with_default(quiet, || self.replay_quietly(lookup));
+        if !matches!(opened, Opened::Live) {
+            self.drop_code();
+        }
+        opened
+    }
+
+    fn replay_quietly(&mut self, lookup: Lookup<'_>) -> Opened {
+        match self.begin(lookup) {
+            Ok(None) => {}
+            Ok(Some(opened)) => return opened,
+            Err(stop) => return Opened::Stopped(stop),
+        }
+        let mut returned = None;
+        loop {
+            if self.future.is_some() && returned.is_none() {
+                returned = self.poll_code();
+                if let Some(stop) = self.core_mut().stop.take()
+                    && let Err(stop) = self.ends_anyway(stop)
+                {
+                    return Opened::Stopped(stop);
+                }
+            }
+            let more = match self.next_recorded(returned.is_some()) {
+                Ok(more) => more,
+                Err(stop) => match self.ends_anyway(stop) {
+                    Ok(()) => true,
+                    Err(stop) => return Opened::Stopped(stop),
+                },
+            };
+            if self.core().over {
+                self.drop_code();
+                returned = None;
+            }
+            if !more {
+                break;
+            }
+        }
+        if self.is_over() {
+            return Opened::Ended;
+        }
+        self.replayed(returned);
+        match self.stop.take() {
+            Some(stop) => Opened::Stopped(stop),
+            None => Opened::Live,
+        }
+    }
+
+    /// Reads `run.started` and makes the code's future.
+    fn begin(&mut self, lookup: Lookup<'_>) -> Result<Option<Opened>, Stop> {
+        let Some((_, frame)) = self.core_mut().script.peek()? else {
+            let what = "its log is empty".into();
+            let run = Some(self.setting.run.clone());
+            return Err(Stop::Store(StoreError::Damaged { place: "log".into(), run, seq: Some(Seq(0)), what }));
+        };
+        let entry = decode(&frame).map_err(|e| Stop::Entry(Seq(0), e))?;
+        let core = self.core_mut();
+        if !core.pass(&entry) {
+            return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
+        }
+        let Kind::RunStarted(started) = &entry.kind else {
+            unreachable!("the fold takes nothing else at seq 0");
+        };
+        core.now = entry.at;
+        core.seed = started.seed;
+        self.started =
+            Some(Started { workflow: (&*started.workflow).into(), module: (&*started.module).into(), at: entry.at });
+        let Some(meta) = lookup(started) else {
+            let (workflow, module) = (started.workflow.to_string(), started.module.to_string());
+            return Ok(Some(Opened::NoCode { workflow, module }));
+        };
+        let args = Args::from_value(Value::from_bytes(frame.slice_ref(&started.args)));
+        match (meta.run)(args) {
+            Ok(future) => self.future = Some(future),
+            Err(error) => return Err(Stop::Undecodable { step: meta.name.to_owned(), site: None, error }),
+        }
+        Ok(None)
+    }
+
+    /// A run whose log holds `run.ending` ends from the log alone: what its code does now is of no account. `Ok`: the
+    /// log was read up to there.
+    fn ends_anyway(&mut self, stop: Stop) -> Result<(), Stop> {
+        if matches!(stop, Stop::Store(_) | Stop::Entry(..) | Stop::Illegal(_)) {
+            return Err(stop);
+        }
+        self.drop_code();
+        loop {
+            let core = self.core_mut();
+            let Some((_, frame)) = core.script.peek()? else { return Err(stop) };
+            let entry = decode(&frame).map_err(|e| Stop::Entry(core.state.len, e))?;
+            if !core.pass(&entry) {
+                return Err(core.stop.take().unwrap_or(stop));
+            }
+            if core.state.ending.is_some() {
+                core.over = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Folds recorded entries up to the completion that the code is polled for next. False at the end of the log.
+    fn next_recorded(&mut self, returned: bool) -> Result<bool, Stop> {
+        loop {
+            let coded = self.future.is_some() && !returned;
+            let core = self.core_mut();
+            if !core.fresh.is_empty() {
+                return Ok(false);
+            }
+            let Some((seq, frame)) = core.script.peek().map_err(Stop::from)? else { return Ok(false) };
+            let entry = decode(&frame).map_err(|e| Stop::Entry(seq, e))?;
+            if (coded || returned) && entry.kind.is_command() {
+                core.diverge(seq, &entry, None);
+                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
+            }
+            if !core.pass(&entry) {
+                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
+            }
+            match &entry.kind {
+                Kind::RunEnding(_) | Kind::RunEnded(_) => {
+                    core.over = true;
+                    self.drop_code();
+                }
+                kind => {
+                    if let Some((step, delivered)) = completion(kind, &frame)
+                        && core.deliver(step, delivered)
+                    {
+                        core.now = entry.at;
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end of the log is reached: what the last poll asked beyond it is appended, and what earlier lives left open is taken over.
+    fn replayed(&mut self, returned: Option<Returned>) {
+        let len = self.state().len;
+        self.log = Log::new(self.setting.run.clone(), self.setting.generation, self.setting.epoch, len);
+        self.arm();
+        self.polled(returned);
+        if self.stop.is_none() {
+            self.take_over();
+        }
+    }
+
+    // ---- polls ----
+
+    /// Polls what has something to do. What stops the run is in the core.
+    fn poll_code(&mut self) -> Option<Returned> {
+        let (Some(core), Some(mut future)) = (self.core.take(), self.future.take()) else { return None };
+        let trip = self.trip.clone();
+        let held = Arc::strong_count(&trip);
+        let waker = self.waker.clone();
+        let before = held + 1;
+        let (core, polled) = lend(core, || poll_ready(&mut future, &mut Context::from_waker(&waker)));
+        self.core = Some(core);
+        // One count more for this function's own waker.
+        let foreign = trip.0.swap(false, Ordering::Relaxed) || Arc::strong_count(&trip) > before;
+        match polled {
+            Ok(returned) => {
+                self.future = Some(future);
+                let core = self.core_mut();
+                if foreign {
+                    let after = core.last_site;
+                    core.halt(Stop::Foreign { after });
+                }
+                returned
+            }
+            Err(payload) => {
+                self.future = Some(future);
+                let core = self.core_mut();
+                let after = core.last_site;
+                core.halt(Stop::Panicked { message: panic_text(payload), after });
+                None
+            }
+        }
+    }
+
+    /// Drops the code's future outside of a poll: nothing is said about the steps it has open.
+    pub(crate) fn drop_code(&mut self) {
+        if let Some(future) = self.future.take() {
+            drop_quietly(future);
+        }
+        let tasks = self.core_mut().take_tasks();
+        tasks.into_iter().for_each(drop_quietly);
+    }
+
+    /// After a poll: its commands are appended, and the run ends if the code has returned.
+    pub(crate) fn polled(&mut self, returned: Option<Returned>) {
+        let core = self.core_mut();
+        if let Some(stop) = core.stop.take() {
+            core.fresh.clear();
+            self.halt(stop);
+            return;
+        }
+        let fresh = std::mem::take(&mut core.fresh);
+        for command in fresh {
+            if !self.commit(command) {
+                return;
+            }
+        }
+        if let Some(returned) = returned {
+            self.end(returned);
+        }
+    }
+
+    pub(crate) fn halt(&mut self, stop: Stop) {
+        self.stop.get_or_insert(stop);
+        self.drop_code();
+    }
+
+    /// Appends an entry: to the state and to the log. False if that is not possible; then the run stops.
+    pub(crate) fn append(&mut self, kind: Kind<'_>) -> bool {
+        let at = self.now.wall.max(self.state().last_at);
+        let entry = Entry { at, kind };
+        // The log first: an entry that cannot be written must not be folded.
+        let seq = self.state().len;
+        if let Err(e) = self.log.append(&entry) {
+            self.halt(Stop::Entry(seq, e));
+            return false;
+        }
+        match self.core_mut().state.apply(&entry) {
+            Ok(()) => true,
+            Err(illegal) => unreachable!("the engine appended an entry that its own fold refuses: {illegal}"),
+        }
+    }
+
+    /// Appends one completion and gives it to the code at once: a log never holds two without the poll between.
+    pub(crate) fn complete(&mut self, kind: Kind<'_>, step: StepNo, delivered: Delivered) {
+        if !self.append(kind) {
+            return;
+        }
+        let core = self.core_mut();
+        core.now = core.state.last_at;
+        if core.deliver(step, delivered) && self.future.is_some() {
+            let returned = self.poll_code();
+            self.polled(returned);
+        }
+    }
+
+    /// Appends a command.
+    fn commit(&mut self, command: Fresh) -> bool {
+        match command {
+            Fresh::Effect(effect) => {
+                let unrecordable = self.core().unrecordable(effect.step);
+                let callable = unrecordable.is_none() && self.setting.slots.try_take();
+                let call = Call {
+                    path: effect.path.clone(),
+                    effect: (effect.meta.name != effect.path.name).then(|| effect.meta.name.into()),
+                    contract: effect.meta.contract.into(),
+                    args: (&**effect.args.value().as_bytes()).into(),
+                    digest: effect.digest,
+                    key: effect.key.as_deref().map(Into::into),
+                    site: effect.site,
+                };
+                let step = effect.step;
+                let seq = self.state().len;
+                if !self.append(if callable { Kind::EffectCalled(call) } else { Kind::EffectQueued(call) }) {
+                    return false;
+                }
+                if let Some(fault) = unrecordable {
+                    self.queue.push_back(Report::unrecordable(step, fault));
+                } else if callable {
+                    let path = effect.path.to_string();
+                    let start = Start {
+                        meta: effect.meta,
+                        args: effect.args,
+                        effect_id: self.effect_id(effect.meta, &path),
+                        key: self.key(effect.key.as_deref(), &path),
+                        path,
+                        attempt: Attempt(1),
+                    };
+                    self.called(step, seq, start);
+                } else {
+                    self.wanting.push_back(step);
+                }
+                true
+            }
+            Fresh::Timer { path, site, until } => {
+                let step = self.state().next_step;
+                let wall = self.now.wall;
+                let (deadline, absolute) = match until {
+                    Until::After(wait) => {
+                        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                        (wall.saturating_add(wait), false)
+                    }
+                    Until::At(deadline) => (deadline, true),
+                };
+                let appended = self.append(Kind::TimerSet { path, site, deadline, absolute });
+                self.arm_timer(step, deadline, absolute);
+                appended
+            }
+            Fresh::Version { path, site, version } => self.append(Kind::VersionChosen { path, site, version }),
+            Fresh::Closed { step } => {
+                let was = self.state().steps.get(&step).cloned();
+                let appended = self.append(Kind::StepClosed { step });
+                if let Some(was) = was {
+                    self.closed(step, &was);
+                }
+                appended
+            }
+        }
+    }
+
+    fn arm_timer(&mut self, step: StepNo, deadline: Millis, absolute: bool) {
+        if absolute {
+            self.deadlines.insert((deadline, step));
+        } else {
+            let due = self.monotonic_of(deadline);
+            self.timers.insert((due, step));
+            self.timer_due.insert(step, due);
+        }
+    }
+
+    /// A sleep that was dropped wakes nobody.
+    pub(crate) fn disarm_timer(&mut self, step: StepNo, deadline: Millis) {
+        self.deadlines.remove(&(deadline, step));
+        if let Some(due) = self.timer_due.remove(&step) {
+            self.timers.remove(&(due, step));
+        }
+    }
+
+    /// A recorded time of the wall clock, on this process's monotonic clock.
+    pub(crate) fn monotonic_of(&self, wall: Millis) -> Millis {
+        self.now.monotonic.saturating_add(wall.saturating_sub(self.now.wall))
+    }
+
+    /// Sets the clocks of the sleeps that are open after a replay.
+    fn arm(&mut self) {
+        let open: Vec<_> = self.state().steps.iter().map(|(no, step)| (*no, step.clone())).collect();
+        for (no, step) in open {
+            if let (What::Timer { deadline, absolute }, StepState::Waiting) = (&step.what, &step.state) {
+                self.arm_timer(no, *deadline, *absolute);
+            }
+        }
+    }
+
+    /// The code has returned.
+    fn end(&mut self, returned: Returned) {
+        self.drop_code();
+        let value = match returned.value {
+            Ok(value) if value.len() <= self.setting.value_bytes_max => value,
+            Ok(value) => {
+                let limit = self.setting.value_bytes_max;
+                let reason = format!("its result has {} bytes, more than the limit of {limit}", value.len());
+                return self.halt(Stop::Unrecordable { reason });
+            }
+            Err(e) => return self.halt(Stop::Unrecordable { reason: format!("its result: {e}") }),
+        };
+        let bytes = value.as_bytes().to_vec().into();
+        let end = match returned.ok {
+            true => End::Completed { value: bytes },
+            false => End::Failed { value: bytes, message: returned.message.into() },
+        };
+        if !self.stop_bodies() {
+            return;
+        }
+        if self.state().steps.values().any(|step| step.may_run_outside()) {
+            self.append(Kind::RunEnding(end));
+        } else {
+            self.terminate(end);
+        }
+    }
+
+    /// Appends the terminal entry. A crash before it is durable replays the code up to its return, or the log up to
+    /// `run.ending`, and gets here again.
+    pub(crate) fn terminate(&mut self, end: End<'static>) {
+        let message = match &end {
+            End::Completed { .. } => None,
+            End::Failed { message, .. } => Some(message.to_string()),
+        };
+        if !self.append(Kind::RunEnded(end)) {
+            return;
+        }
+        let ended_at = self.state().last_at;
+        if let Some(started) = &self.started {
+            let head = HeadInfo::ended(started, ended_at, message).head(self.setting.generation);
+            self.log.head(head);
+        }
+    }
+
+    // ---- live ----
+
+    /// Does the next thing there is to do; false if there is none now.
+    pub(crate) fn turn(&mut self, now: Now) -> bool {
+        self.now = now;
+        if let Next::Look { from } = self.log.next(now.monotonic) {
+            self.outputs.push(Output::ReadBack(from));
+        }
+        // A store that refuses: the code is not polled meanwhile.
+        if self.stop.is_some() || self.lost.is_some() || self.is_over() || self.log.trouble().is_some() {
+            return false;
+        }
+        if let Some(report) = self.queue.pop_front() {
+            self.body_ended(report);
+            return true;
+        }
+        if let Some(row) = self.rows.pop_front() {
+            self.row(row);
+            return true;
+        }
+        if let Some((step, attempt)) = self.next_limit() {
+            self.out_of_time(step, attempt);
+            return true;
+        }
+        if let Some(step) = self.next_timer() {
+            self.complete(Kind::TimerFired { step }, step, Delivered::Fired);
+            return true;
+        }
+        self.next_call() || self.next_settled() || self.finish()
+    }
+
+    fn next_timer(&mut self) -> Option<StepNo> {
+        if self.state().ending.is_some() {
+            return None;
+        }
+        if self.timers.first().is_some_and(|(due, _)| *due <= self.now.monotonic) {
+            let (_, step) = self.timers.pop_first()?;
+            self.timer_due.remove(&step);
+            return Some(step);
+        }
+        if self.deadlines.first().is_some_and(|(due, _)| *due <= self.now.wall) {
+            return self.deadlines.pop_first().map(|(_, step)| step);
+        }
+        None
+    }
+
+    /// From `run.ending` on: the terminal entry, once no outward body can be under way.
+    fn finish(&mut self) -> bool {
+        let state = self.state();
+        let Some(end) = state.ending.clone() else { return false };
+        if state.steps.values().any(|step| step.may_run_outside()) {
+            return false;
+        }
+        self.terminate(end);
+        true
+    }
+
+    /// When there may be something to do without anything happening: on the monotonic clock, and on the wall clock.
+    pub(crate) fn due(&self) -> (Option<Millis>, Option<Millis>) {
+        if self.log.trouble().is_some() {
+            return (self.log.due(), None);
+        }
+        let firsts = [
+            self.timers.first().map(|(at, _)| *at),
+            self.retries.first().map(|(at, _)| *at),
+            self.limits.first().map(|(at, ..)| *at),
+            self.settling.values().map(|settle| settle.due).min(),
+        ];
+        (firsts.into_iter().flatten().min(), self.deadlines.first().map(|(at, _)| *at))
+    }
+
+    /// What to do now: first what to append, then what that allows.
+    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        if let Some((no, batch)) = self.log.flush() {
+            outputs.push(Output::Append(no, batch));
+        }
+        outputs.append(&mut self.outputs);
+        outputs
+    }
+
+    /// What became of a batch.
+    pub(crate) fn written(&mut self, no: BatchNo, result: Result<Written, StoreError>, now: Now) {
+        self.now = now;
+        let result = self.log.written(no, result, now.wall, now.monotonic);
+        self.settle_log(result);
+    }
+
+    /// What stands in the store.
+    pub(crate) fn read_back(&mut self, stored: Result<Bytes, StoreError>, now: Now) {
+        self.now = now;
+        let result = self.log.read_back(stored, now.wall, now.monotonic);
+        self.settle_log(result);
+    }
+
+    fn settle_log(&mut self, result: Result<Vec<(BatchNo, Batch)>, Lost>) {
+        match result {
+            Ok(again) => self.outputs.extend(again.into_iter().map(|(no, batch)| Output::Append(no, batch))),
+            Err(lost) => {
+                self.lost.get_or_insert(lost);
+                self.drop_code();
+            }
+        }
+        self.pass_barrier();
+    }
+}
+
+/// What a recorded completion gives to its step.
+fn completion(kind: &Kind<'_>, frame: &Bytes) -> Option<(StepNo, Delivered)> {
+    match kind {
+        Kind::EffectResult { step, outcome, .. } => Some((*step, delivered(outcome, frame))),
+        Kind::TimerFired { step } => Some((*step, Delivered::Fired)),
+        _ => None,
+    }
+}
+
+fn delivered(outcome: &Outcome<'_>, frame: &Bytes) -> Delivered {
+    match outcome {
+        Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(frame.slice_ref(value)),
+        Outcome::Fault(fault) => Delivered::Fault(Fault::clone(&fault.0)),
+    }
+}
+
+/// Polls, in a lent core, whatever a completion has marked, until nothing is.
+fn poll_ready(root: &mut WorkflowFuture, cx: &mut Context<'_>) -> Option<Returned> {
+    loop {
+        while let Some((task, mut future, scope)) = with(Core::next_task) {
+            let before = with(|core| core.enter(scope));
+            let polled = future.as_mut().poll(cx);
+            with(|core| core.enter(before));
+            let rest = match polled {
+                Poll::Ready(()) => {
+                    drop(future);
+                    None
+                }
+                Poll::Pending => Some(future),
+            };
+            with(|core| core.put_task(task, rest));
+        }
+        if !with(Core::take_root_ready) {
+            return None;
+        }
+        if let Poll::Ready(returned) = Pin::new(&mut *root).poll(cx) {
+            // What was begun and never awaited is closed within this poll, in the order begun.
+            let tasks = with(Core::take_tasks);
+            drop(tasks);
+            return Some(returned);
+        }
+    }
+}
+
+/// Drops user code, which may panic.
+fn drop_quietly<T>(code: T) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(code))) {
+        let _ = panic_text(payload);
+    }
+}
+
+/// The root's waker: whoever clones or wakes it awaits something that is no step.
+struct Trip(AtomicBool);
+
+impl Wake for Trip {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,516 @@
+//! The entries of a run's log and their bytes.
+//!
+//! An entry is a frame: length (u32), `xxh3_64` of what follows (u64), format version (u8), then the entry in `bincode`
+//! with a limit. Variants and fields are only ever added at the end; the golden-bytes test at the foot of this file
+//! holds the format still. User values are opaque bytes here.
+
+use std::{borrow::Cow, fmt};
+
+use bincode::{BorrowDecode, Encode, config};
+use bytes::{BufMut, Bytes, BytesMut};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    contract::Contract,
+    failure::Fault,
+    id::{Attempt, Seq, StepNo},
+};
+
+/// Longest entry, in bytes: more than any value limit that can be set.
+pub(crate) const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
+const VERSION: u8 = 1;
+const FRAME_HEAD: usize = 4 + 8 + 1;
+
+/// Milliseconds since 1970 in UTC.
+pub(crate) type Millis = u64;
+
+/// One entry of a log.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Entry<'a> {
+    /// When it was appended; never earlier than the entry before it.
+    pub at: Millis,
+    /// What happened.
+    pub kind: Kind<'a>,
+}
+
+/// What an entry says. Frame, commands (asked by the code), completions (from outside), engine (only folded).
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) enum Kind<'a> {
+    /// Frame: the first entry.
+    RunStarted(RunStarted<'a>),
+    /// Frame: the code is over, and something is left to do: from here the fold drives.
+    RunEnding(End<'a>),
+    /// Frame, last: how the run ended.
+    RunEnded(End<'a>),
+    /// Command: an effect was asked, and no slot was free, or its arguments cannot be recorded.
+    EffectQueued(Call<'a>),
+    /// Command: an effect was asked; its first attempt may begin.
+    EffectCalled(Call<'a>),
+    /// Command: a sleep.
+    TimerSet {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// When it is due.
+        deadline: Millis,
+        /// Whether it follows the wall clock (`sleep_until`) and not the time that passes (`sleep`).
+        absolute: bool,
+    },
+    /// Command: the first `version(name, n)` of that name that was not a replay.
+    VersionChosen {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// The version that the code had then.
+        version: u32,
+    },
+    /// Command: a step was dropped before it was over.
+    StepClosed {
+        /// Which.
+        step: StepNo,
+    },
+    /// Completion: an effect is over.
+    EffectResult {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt; 0 if none was begun.
+        attempt: Attempt,
+        /// How it ended.
+        outcome: Outcome<'a>,
+        /// Whether what this attempt did is unknown.
+        unsure: bool,
+    },
+    /// Completion: a sleep is over.
+    TimerFired {
+        /// Which step.
+        step: StepNo,
+    },
+    /// Engine: a later attempt, or the first of a queued call, may begin.
+    EffectCalledAgain {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+    },
+    /// Engine: an attempt failed, and another one follows.
+    EffectFailed {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+        /// How it failed.
+        error: Outcome<'a>,
+        /// When the next attempt is due.
+        retry_at: Millis,
+        /// Whether what this attempt did is unknown.
+        unsure: bool,
+    },
+    /// Engine: an attempt was called, and its body never began.
+    EffectNotStarted {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+    },
+    /// Engine: nobody knows what an attempt did.
+    EffectInDoubt {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+        /// Why.
+        reason: Cow<'a, str>,
+    },
+    /// Engine: the doubt was removed; an outcome follows unless it is to run again.
+    EffectResolved {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+        /// How.
+        how: Resolved,
+        /// By whom: a person's words, or `reconcile`.
+        by: Cow<'a, str>,
+    },
+}
+
+/// How a run began.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct RunStarted<'a> {
+    /// Recorded name of the workflow.
+    pub workflow: Cow<'a, str>,
+    /// The module it was defined in.
+    pub module: Cow<'a, str>,
+    /// Whether the name was given by `name = ".."`: then the module does not count.
+    pub explicit_name: bool,
+    /// The arguments.
+    pub args: Cow<'a, [u8]>,
+    /// Digest of the arguments.
+    pub digest: u128,
+    /// Version of this library.
+    pub build: Cow<'a, str>,
+    /// 128 random bits that `random()` and `uuid()` derive from.
+    pub seed: u128,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) enum End<'a> {
+    /// The code returned; an `Ok` if it returns a `Result`.
+    Completed {
+        /// The whole returned value.
+        value: Cow<'a, [u8]>,
+    },
+    /// The code returned an `Err`.
+    Failed {
+        /// The whole returned value.
+        value: Cow<'a, [u8]>,
+        /// The error in words.
+        message: Cow<'a, str>,
+    },
+}
+
+impl End<'_> {
+    /// The same, owning its bytes.
+    pub(crate) fn into_owned(self) -> End<'static> {
+        match self {
+            End::Completed { value } => End::Completed { value: Cow::Owned(value.into_owned()) },
+            End::Failed { value, message } => {
+                End::Failed { value: Cow::Owned(value.into_owned()), message: Cow::Owned(message.into_owned()) }
+            }
+        }
+    }
+}
+
+/// A name in a scope, and how often the scope had asked for that name before.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Path<'a> {
+    /// The scope, as text; empty for the workflow's own body.
+    pub scope: Cow<'a, str>,
+    /// The name.
+    pub name: Cow<'a, str>,
+    /// Its number in the scope, from 0.
+    pub n: u32,
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.scope.is_empty() {
+            write!(f, "{}/", self.scope)?;
+        }
+        write!(f, "{}[{}]", EscapedName(&self.name), self.n)
+    }
+}
+
+/// Writes a name such that no two paths have one text: `/`, `[`, `]`, `%` and control characters escaped.
+pub(crate) struct EscapedName<'a>(pub(crate) &'a str);
+
+impl fmt::Display for EscapedName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            if matches!(c, '/' | '[' | ']' | '%') || c.is_control() {
+                write!(f, "%{:02X}", u32::from(c))?;
+            } else {
+                fmt::Write::write_char(f, c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A call of an effect, as recorded.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Call<'a> {
+    /// Where in the run.
+    pub path: Path<'a>,
+    /// Recorded name of the effect, if the step was given another name by `.named(..)`.
+    pub effect: Option<Cow<'a, str>>,
+    /// The contract it had then; it rules for this step whatever the code says later.
+    pub contract: RecordedContract,
+    /// The arguments; empty if they cannot be recorded.
+    pub args: Cow<'a, [u8]>,
+    /// Digest of the arguments.
+    pub digest: u128,
+    /// The key rendered from `key = ".."`; `None`: the engine's own.
+    pub key: Option<Cow<'a, str>>,
+    /// The call site.
+    pub site: u128,
+}
+
+impl Call<'_> {
+    /// Recorded name of the effect.
+    pub(crate) fn effect(&self) -> &str {
+        self.effect.as_deref().unwrap_or(&self.path.name)
+    }
+}
+
+/// A [`Contract`] in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, BorrowDecode)]
+pub enum RecordedContract {
+    /// See [`Contract::ReadOnly`].
+    ReadOnly,
+    /// See [`Contract::Idempotent`].
+    Idempotent,
+    /// See [`Contract::Keyed`].
+    Keyed,
+    /// See [`Contract::AtMostOnce`].
+    AtMostOnce,
+}
+
+impl From<Contract> for RecordedContract {
+    fn from(contract: Contract) -> Self {
+        match contract {
+            Contract::ReadOnly => RecordedContract::ReadOnly,
+            Contract::Idempotent => RecordedContract::Idempotent,
+            Contract::Keyed => RecordedContract::Keyed,
+            Contract::AtMostOnce => RecordedContract::AtMostOnce,
+        }
+    }
+}
+
+impl From<RecordedContract> for Contract {
+    fn from(contract: RecordedContract) -> Self {
+        match contract {
+            RecordedContract::ReadOnly => Contract::ReadOnly,
+            RecordedContract::Idempotent => Contract::Idempotent,
+            RecordedContract::Keyed => Contract::Keyed,
+            RecordedContract::AtMostOnce => Contract::AtMostOnce,
+        }
+    }
+}
+
+/// How an attempt or a step ended.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) enum Outcome<'a> {
+    /// The body returned; an `Ok` if it returns a `Result`. The whole value.
+    Ok(Cow<'a, [u8]>),
+    /// The body returned an `Err`. The whole value.
+    Err(Cow<'a, [u8]>),
+    /// The engine found something.
+    Fault(RecordedFault),
+}
+
+/// A [`Fault`] in the log, as a user value, so that it can grow fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedFault(pub Fault);
+
+impl Encode for RecordedFault {
+    fn encode<E: bincode::enc::Encoder>(&self, encoder: &mut E) -> Result<(), bincode::error::EncodeError> {
+        let bytes =
+            rmp_serde::to_vec_named(&self.0).map_err(|e| bincode::error::EncodeError::OtherString(e.to_string()))?;
+        bytes.encode(encoder)
+    }
+}
+
+impl<'de, C> BorrowDecode<'de, C> for RecordedFault {
+    fn borrow_decode<D: bincode::de::BorrowDecoder<'de, Context = C>>(
+        decoder: &mut D,
+    ) -> Result<Self, bincode::error::DecodeError> {
+        let bytes = <&[u8]>::borrow_decode(decoder)?;
+        rmp_serde::from_slice(bytes)
+            .map(RecordedFault)
+            .map_err(|e| bincode::error::DecodeError::OtherString(e.to_string()))
+    }
+}
+
+/// How a doubt was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, BorrowDecode)]
+pub(crate) enum Resolved {
+    /// It happened; the value is in the outcome that follows.
+    Succeeded,
+    /// It did not work; the error is in the outcome that follows.
+    Failed,
+    /// It did not happen: the body may run.
+    RunAgain,
+}
+
+macro_rules! newtype_codec {
+    ($name:ident) => {
+        impl Encode for $name {
+            fn encode<E: bincode::enc::Encoder>(&self, encoder: &mut E) -> Result<(), bincode::error::EncodeError> {
+                self.0.encode(encoder)
+            }
+        }
+        impl<'de, C> BorrowDecode<'de, C> for $name {
+            fn borrow_decode<D: bincode::de::BorrowDecoder<'de, Context = C>>(
+                decoder: &mut D,
+            ) -> Result<Self, bincode::error::DecodeError> {
+                BorrowDecode::borrow_decode(decoder).map($name)
+            }
+        }
+    };
+}
+newtype_codec!(StepNo);
+newtype_codec!(Attempt);
+
+impl Kind<'_> {
+    /// The entry's name in tables and JSON lines.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Kind::RunStarted(_) => "run.started",
+            Kind::RunEnding(_) => "run.ending",
+            Kind::RunEnded(End::Completed { .. }) => "run.completed",
+            Kind::RunEnded(End::Failed { .. }) => "run.failed",
+            Kind::EffectQueued(_) => "effect.queued",
+            Kind::EffectCalled(_) | Kind::EffectCalledAgain { .. } => "effect.called",
+            Kind::TimerSet { .. } => "timer.set",
+            Kind::VersionChosen { .. } => "version.chosen",
+            Kind::StepClosed { .. } => "step.closed",
+            Kind::EffectResult { .. } => "effect.result",
+            Kind::TimerFired { .. } => "timer.fired",
+            Kind::EffectFailed { .. } => "effect.failed",
+            Kind::EffectNotStarted { .. } => "effect.not_started",
+            Kind::EffectInDoubt { .. } => "effect.in_doubt",
+            Kind::EffectResolved { .. } => "effect.resolved",
+        }
+    }
+
+    /// Whether the code asked for it: then, on replay, the code must ask for it again.
+    pub(crate) fn is_command(&self) -> bool {
+        matches!(
+            self,
+            Kind::EffectQueued(_)
+                | Kind::EffectCalled(_)
+                | Kind::TimerSet { .. }
+                | Kind::VersionChosen { .. }
+                | Kind::StepClosed { .. }
+        )
+    }
+
+    /// Whether only the fold is concerned.
+    pub(crate) fn is_engine(&self) -> bool {
+        matches!(
+            self,
+            Kind::EffectCalledAgain { .. }
+                | Kind::EffectFailed { .. }
+                | Kind::EffectNotStarted { .. }
+                | Kind::EffectInDoubt { .. }
+                | Kind::EffectResolved { .. }
+        )
+    }
+}
+
+/// Why bytes are no entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) enum EntryError {
+    /// The frame is cut off.
+    Short,
+    /// The checksum is not that of the bytes.
+    Checksum,
+    /// A later version of this library wrote it.
+    Version(u8),
+    /// The bytes do not decode.
+    Undecodable(String),
+    /// The entry is longer than [`ENTRY_BYTES_MAX`].
+    TooLong(usize),
+}
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EntryError::Short => f.write_str("the entry is cut off"),
+            EntryError::Checksum => f.write_str("the entry's checksum does not match its bytes"),
+            EntryError::Version(v) => {
+                write!(f, "the entry has format version {v}, and this library reads version {VERSION}")
+            }
+            EntryError::Undecodable(why) => write!(f, "the entry does not decode: {why}"),
+            EntryError::TooLong(n) => write!(f, "the entry has {n} bytes, more than {ENTRY_BYTES_MAX}"),
+        }
+    }
+}
+
+impl std::error::Error for EntryError {}
+
+impl Entry<'_> {
+    /// Appends the entry's frame to `frames`.
+    ///
+    /// # Errors
+    ///
+    /// [`EntryError::TooLong`]; then `frames` is as before.
+    pub(crate) fn write(&self, frames: &mut BytesMut) -> Result<(), EntryError> {
+        let start = frames.len();
+        frames.put_bytes(0, FRAME_HEAD);
+        frames[start + FRAME_HEAD - 1] = VERSION;
+        let mut writer = frames.writer();
+        if let Err(e) = bincode::encode_into_std_write(self, &mut writer, config::standard()) {
+            frames.truncate(start);
+            return Err(EntryError::Undecodable(e.to_string()));
+        }
+        let length = frames.len() - start - FRAME_HEAD + 1;
+        if length > ENTRY_BYTES_MAX {
+            frames.truncate(start);
+            return Err(EntryError::TooLong(length));
+        }
+        let sum = xxh3_64(&frames[start + 12..]);
+        frames[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
+        frames[start + 4..start + 12].copy_from_slice(&sum.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// Cuts the first frame off `frames`; `None` if there is none. What is cut off is checked and holds one entry's bytes for [`decode`].
+///
+/// # Errors
+///
+/// [`EntryError`] if the frame is not whole or was damaged; then `frames` is as before.
+pub(crate) fn next_frame(frames: &mut Bytes) -> Result<Option<Bytes>, EntryError> {
+    if frames.is_empty() {
+        return Ok(None);
+    }
+    let (Some(length), Some(sum)) = (frames.first_chunk::<4>(), frames.get(4..12)) else {
+        return Err(EntryError::Short);
+    };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > ENTRY_BYTES_MAX {
+        return Err(EntryError::TooLong(length));
+    }
+    let Some(body) = frames.get(12..12 + length) else {
+        return Err(EntryError::Short);
+    };
+    if xxh3_64(body).to_le_bytes() != sum {
+        return Err(EntryError::Checksum);
+    }
+    match body.first() {
+        Some(&VERSION) => {}
+        Some(&other) => return Err(EntryError::Version(other)),
+        None => return Err(EntryError::Short),
+    }
+    let mut frame = frames.split_to(12 + length);
+    Ok(Some(frame.split_off(FRAME_HEAD)))
+}
+
+/// Decodes what [`next_frame`] cut off, without copying texts and values.
+///
+/// # Errors
+///
+/// [`EntryError::Undecodable`]. Hostile bytes neither panic nor allocate without bound.
+pub(crate) fn decode(frame: &[u8]) -> Result<Entry<'_>, EntryError> {
+    let config = config::standard().with_limit::<ENTRY_BYTES_MAX>();
+    match bincode::borrow_decode_from_slice(frame, config) {
+        Ok((entry, read)) if read == frame.len() => Ok(entry),
+        Ok((_, read)) => Err(EntryError::Undecodable(format!("{} bytes are left over", frame.len() - read))),
+        Err(e) => Err(EntryError::Undecodable(e.to_string())),
+    }
+}
+
+/// Reads all entries of a record, with their places, into `each`.
+///
+/// # Errors
+///
+/// The place of the first entry that is damaged, and what is wrong; or what `each` answered.
+pub(crate) fn each_entry<E: From<(Seq, EntryError)>>(
+    first: Seq,
+    mut frames: Bytes,
+    mut each: impl FnMut(Seq, &Bytes, &Entry<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut seq = first;
+    while let Some(frame) = next_frame(&mut frames).map_err(|e| (seq, e))? {
+        let entry = decode(&frame).map_err(|e| (seq, e))?;
+        each(seq, &frame, &entry)?;
+        seq = seq.plus(1);
+    }
+    Ok(())
+}

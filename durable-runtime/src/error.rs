@@ -1,0 +1,307 @@
+//! The one public error, with a stable code for each kind. `docs/errors.md` says the cause and the remedy of each.
+
+use std::{fmt, time::SystemTime};
+
+use crate::{
+    id::{Attempt, RunId, RunIdError, StepNo},
+    script::Divergence,
+    store::StoreError,
+    value::{Value, ValueError},
+};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// A stable code: `DUR-` and four digits. What each means and what to do: `docs/errors.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        #[repr(u16)]
+        pub enum Code {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+        }
+    };
+}
+
+codes! {
+    /// A text is no run id.
+    InvalidRunId = 1,
+    /// There is no such run.
+    RunNotFound = 2,
+    /// The run exists with other arguments.
+    OtherArguments = 3,
+    /// The run exists with another workflow.
+    OtherWorkflow = 4,
+    /// An argument cannot be recorded.
+    ArgumentNotRecordable = 5,
+    /// A value is longer than the limit.
+    TooLarge = 6,
+    /// The workflow returned an error.
+    RunFailed = 10,
+    /// Parked: the code and the log disagree.
+    Diverged = 11,
+    /// Parked: the workflow's code panicked.
+    Panicked = 12,
+    /// Parked: a recorded value does not decode.
+    Undecodable = 13,
+    /// The workflow is not in this binary.
+    WaitingForCode = 14,
+    /// Parked: the process died again and again while the run was replayed.
+    DiedInReplay = 15,
+    /// Parked: the workflow awaited what is no step.
+    ForeignAwait = 16,
+    /// Parked: a fault came up, and the effect's error type takes none.
+    FaultNotTaken = 17,
+    /// Parked: the workflow's result cannot be recorded.
+    ResultNotRecordable = 18,
+    /// Parked: the log is damaged.
+    LogDamaged = 19,
+    /// Parked: the store will never take a record of the run.
+    RecordRejected = 20,
+    /// Another process has the store open.
+    StoreInUse = 30,
+    /// The store is damaged.
+    StoreDamaged = 31,
+    /// The directory is no store.
+    NotAStore = 32,
+    /// The place cannot make writes survive a loss of power.
+    NotDurable = 33,
+    /// The store failed.
+    StorageFailed = 34,
+    /// The runtime was shut down.
+    Closed = 35,
+    /// Effects need resources that were not given.
+    MissingResources = 40,
+    /// One explicit name was given twice.
+    NameTwice = 41,
+    /// A resolution is about an attempt that is not the current one.
+    StaleAttempt = 50,
+    /// The step is not in doubt.
+    NotInDoubt = 51,
+    /// The value given does not fit the effect's type.
+    ValueDoesNotFit = 52,
+    /// The run is not parked.
+    NotParked = 53,
+    /// The output was asked for as another type than the run has.
+    OtherType = 54,
+}
+
+impl Code {
+    pub(crate) fn from_number(number: u16) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| *code as u16 == number)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DUR-{:04}", *self as u16)
+    }
+}
+
+/// Everything that can go wrong with a runtime and its runs. What a workflow or an effect returns is not here: that is data.
+pub struct Error(Box<Kind>);
+
+/// Why a run is not gone on with. Its log is untouched: nothing is lost, and it can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parked {
+    /// The kind of reason.
+    pub code: Code,
+    /// The reason: for a divergence both sides, with file and line.
+    pub why: String,
+    /// The one next action.
+    pub next: String,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    RunId(RunIdError),
+    RunNotFound(RunId),
+    OtherArguments { run: RunId, workflow: String, recorded: String, given: String },
+    OtherWorkflow { run: RunId, recorded: String, given: String },
+    Argument { workflow: String, error: ValueError },
+    TooLarge { what: String, size: usize, limit: usize },
+    RunFailed { run: RunId, message: String, value: Value },
+    Parked { run: RunId, parked: Parked },
+    WaitingForCode { run: RunId, workflow: String, module: String },
+    Store(StoreError),
+    Closed,
+    MissingResources(Vec<String>),
+    NameTwice { name: String, first: String, second: String },
+    StaleAttempt { run: RunId, step: StepNo, given: Attempt, current: Attempt },
+    NotInDoubt { run: RunId, step: StepNo, state: String },
+    ValueDoesNotFit { run: RunId, effect: String, error: ValueError },
+    NotParked { run: RunId, state: String },
+    OtherType { run: RunId, error: ValueError },
+}
+
+impl Error {
+    /// The stable code of this kind of error.
+    pub fn code(&self) -> Code {
+        match &*self.0 {
+            Kind::RunId(_) => Code::InvalidRunId,
+            Kind::RunNotFound(_) => Code::RunNotFound,
+            Kind::OtherArguments { .. } => Code::OtherArguments,
+            Kind::OtherWorkflow { .. } => Code::OtherWorkflow,
+            Kind::Argument { .. } => Code::ArgumentNotRecordable,
+            Kind::TooLarge { .. } => Code::TooLarge,
+            Kind::RunFailed { .. } => Code::RunFailed,
+            Kind::Parked { parked, .. } => parked.code,
+            Kind::WaitingForCode { .. } => Code::WaitingForCode,
+            Kind::Store(StoreError::InUse { .. }) => Code::StoreInUse,
+            Kind::Store(StoreError::Damaged { .. }) => Code::StoreDamaged,
+            Kind::Store(StoreError::NotAStore { .. }) => Code::NotAStore,
+            Kind::Store(StoreError::NotDurable { .. }) => Code::NotDurable,
+            Kind::Store(StoreError::Closed) | Kind::Closed => Code::Closed,
+            Kind::Store(_) => Code::StorageFailed,
+            Kind::MissingResources(_) => Code::MissingResources,
+            Kind::NameTwice { .. } => Code::NameTwice,
+            Kind::StaleAttempt { .. } => Code::StaleAttempt,
+            Kind::NotInDoubt { .. } => Code::NotInDoubt,
+            Kind::ValueDoesNotFit { .. } => Code::ValueDoesNotFit,
+            Kind::NotParked { .. } => Code::NotParked,
+            Kind::OtherType { .. } => Code::OtherType,
+        }
+    }
+
+    /// The run exists with other arguments or another workflow.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self.code(), Code::OtherArguments | Code::OtherWorkflow)
+    }
+
+    /// There is no such run.
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Code::RunNotFound
+    }
+
+    /// The workflow returned an error.
+    pub fn is_run_failed(&self) -> bool {
+        self.code() == Code::RunFailed
+    }
+
+    /// The run is parked, and why.
+    pub fn parked(&self) -> Option<&Parked> {
+        match &*self.0 {
+            Kind::Parked { parked, .. } => Some(parked),
+            _ => None,
+        }
+    }
+
+    /// The store's own error.
+    pub fn store(&self) -> Option<&StoreError> {
+        match &*self.0 {
+            Kind::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The error value that the workflow returned, as JSON, if the run failed.
+    pub fn failure(&self) -> Option<serde_json::Value> {
+        match &*self.0 {
+            Kind::RunFailed { value, .. } => {
+                let mut json = value.to_json();
+                Some(json.get_mut("Err").map(serde_json::Value::take).unwrap_or(json))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Error(Box::new(kind))
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Kind::Store(error).into()
+    }
+}
+
+impl From<RunIdError> for Error {
+    fn from(error: RunIdError) -> Self {
+        Kind::RunId(error).into()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.code())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            Kind::RunId(e) => e.fmt(f),
+            Kind::RunNotFound(run) => write!(f, "there is no run {run} in this store"),
+            Kind::OtherArguments { run, workflow, recorded, given } => write!(
+                f,
+                "run {run} of workflow {workflow} exists with the arguments {recorded}, and was started again with {given}; take another run id"
+            ),
+            Kind::OtherWorkflow { run, recorded, given } => {
+                write!(
+                    f,
+                    "run {run} exists with workflow {recorded}, and was started with {given}; take another run id"
+                )
+            }
+            Kind::Argument { workflow, error } => {
+                write!(f, "an argument of workflow {workflow} cannot be recorded: {error}")
+            }
+            Kind::TooLarge { what, size, limit } => {
+                write!(
+                    f,
+                    "{what} has {size} bytes, more than the limit of {limit}; pass a reference to where the data is kept"
+                )
+            }
+            Kind::RunFailed { run, message, .. } => write!(f, "run {run} failed: {message}"),
+            Kind::Parked { run, parked } => write!(f, "run {run} is parked: {}; {}", parked.why, parked.next),
+            Kind::WaitingForCode { run, workflow, module } => write!(
+                f,
+                "run {run} waits for its code: workflow {workflow} of module {module} is not in this binary; start a binary that has it"
+            ),
+            Kind::Store(e) => e.fmt(f),
+            Kind::Closed => f.write_str("the runtime was shut down"),
+            Kind::MissingResources(missing) => {
+                write!(
+                    f,
+                    "effects need resources that Runtime::builder().resource(..) was not given: {}",
+                    missing.join("; ")
+                )
+            }
+            Kind::NameTwice { name, first, second } => {
+                write!(f, "the name {name:?} is given twice, at {first} and at {second}; give one of them another")
+            }
+            Kind::StaleAttempt { run, step, given, current } => {
+                write!(f, "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is")
+            }
+            Kind::NotInDoubt { run, step, state } => write!(f, "run {run}, step {step} is not in doubt: {state}"),
+            Kind::ValueDoesNotFit { run, effect, error } => {
+                write!(f, "run {run}: the value is none that effect {effect} can return: {error}")
+            }
+            Kind::NotParked { run, state } => write!(f, "run {run} is not parked: it is {state}"),
+            Kind::OtherType { run, error } => write!(f, "run {run} has an output of another type: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Kind::RunId(e) => Some(e),
+            Kind::Store(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+/// A divergence in words, with what to do.
+pub(crate) fn divergence_why(divergence: &Divergence) -> String {
+    format!("the code and the log disagree: {divergence}")
+}

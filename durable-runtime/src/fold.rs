@@ -1,0 +1,322 @@
+//! The state of a run is the fold of its entries: a pure function, and the only place that says which entry may follow which.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    contract::Contract,
+    entry::{Call, End, Entry, Kind, Millis, Outcome, Resolved},
+    id::{Attempt, Seq, StepNo},
+};
+
+/// What a log says so far. Steps that are over and of no further interest are not kept, so a run of a million steps folds
+/// into the few that are open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunState {
+    /// Number of entries folded: the place of the next one.
+    pub len: Seq,
+    /// Time of the last entry.
+    pub last_at: Millis,
+    /// The open steps, and those over whose effect on the world is still unknown.
+    pub steps: BTreeMap<StepNo, Step>,
+    /// The number that the next step will have.
+    pub next_step: StepNo,
+    /// How the run is ending, from `run.ending` on.
+    pub ending: Option<End<'static>>,
+    /// Whether the terminal entry is there.
+    pub ended: bool,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// What kind of step it is.
+    pub what: What,
+    /// Where it stands.
+    pub state: StepState,
+    /// Dropped by the code: its outcome is delivered to nobody.
+    pub closed: bool,
+    /// Some attempt's effect on the world is unknown. A later clean failure does not erase that; an `Ok` or a resolution does.
+    pub unsure: bool,
+}
+
+/// What kind of step.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// An effect.
+    Effect(EffectStep),
+    /// A sleep.
+    Timer {
+        /// When it is due.
+        deadline: Millis,
+        /// Whether it follows the wall clock.
+        absolute: bool,
+    },
+}
+
+/// What the fold keeps of an effect.
+#[derive(Clone, Debug)]
+pub(crate) struct EffectStep {
+    /// Path, as text.
+    pub path: Box<str>,
+    /// Recorded name of the effect.
+    pub effect: Box<str>,
+    /// The contract that rules for this step.
+    pub contract: Contract,
+    /// The arguments.
+    pub args: Box<[u8]>,
+    /// The rendered key.
+    pub key: Option<Box<str>>,
+    /// Bodies ever begun, as far as the log knows.
+    pub begun: u32,
+    /// Place of the entry that allows the current attempt.
+    pub called_seq: Seq,
+    /// Time of that entry.
+    pub called_at: Millis,
+}
+
+/// Where a step stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StepState {
+    /// A sleep that is not over.
+    Waiting,
+    /// An effect that was asked and waits for a slot.
+    Queued,
+    /// The attempt may have begun.
+    Called(Attempt),
+    /// The attempt failed; the next one is due at that time.
+    Failed(Attempt, Millis),
+    /// The attempt never began, or is to run again.
+    NotStarted(Attempt),
+    /// Nobody knows what the attempt did. Why, and since when.
+    InDoubt(Attempt, Box<str>, Millis),
+    /// Over.
+    Done,
+}
+
+/// An entry that cannot follow the ones before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IllegalEntry {
+    /// Its place.
+    pub seq: Seq,
+    /// Its name.
+    pub entry: &'static str,
+    /// Why not.
+    pub why: &'static str,
+}
+
+impl fmt::Display for IllegalEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seq {}: {} cannot stand here: {}", self.seq, self.entry, self.why)
+    }
+}
+
+impl std::error::Error for IllegalEntry {}
+
+impl RunState {
+    /// Folds one more entry.
+    ///
+    /// # Errors
+    ///
+    /// [`IllegalEntry`]; then the state is as before.
+    pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<(), IllegalEntry> {
+        let seq = self.len;
+        self.fold(seq, entry).map_err(|why| IllegalEntry { seq, entry: entry.kind.name(), why })?;
+        self.len = seq.plus(1);
+        self.last_at = entry.at;
+        Ok(())
+    }
+
+    fn fold(&mut self, seq: Seq, entry: &Entry<'_>) -> Result<(), &'static str> {
+        if self.ended {
+            return Err("the run has ended");
+        }
+        if entry.at < self.last_at {
+            return Err("time goes backwards");
+        }
+        if (seq == Seq(0)) != matches!(entry.kind, Kind::RunStarted(_)) {
+            return Err("a log begins with run.started, once");
+        }
+        if entry.kind.is_command() && self.ending.is_some() {
+            return Err("the code is over");
+        }
+        match &entry.kind {
+            Kind::RunStarted(_) => {}
+            Kind::RunEnding(end) => {
+                if self.ending.is_some() {
+                    return Err("the run is ending already");
+                }
+                self.ending = Some(end.clone().into_owned());
+            }
+            Kind::RunEnded(end) => {
+                if self.ending.as_ref().is_some_and(|announced| announced != end) {
+                    return Err("another end than announced");
+                }
+                if self.steps.values().any(Step::may_run_outside) {
+                    return Err("a body may still be under way");
+                }
+                self.ending = Some(end.clone().into_owned());
+                self.ended = true;
+            }
+            Kind::EffectQueued(call) => {
+                self.ask(What::Effect(EffectStep::of(call, seq, entry.at, 0)), StepState::Queued)
+            }
+            Kind::EffectCalled(call) => {
+                let state = StepState::Called(Attempt(1));
+                self.ask(What::Effect(EffectStep::of(call, seq, entry.at, 1)), state);
+            }
+            Kind::TimerSet { deadline, absolute, .. } => {
+                self.ask(What::Timer { deadline: *deadline, absolute: *absolute }, StepState::Waiting);
+            }
+            Kind::VersionChosen { .. } => self.next_step.0 += 1,
+            Kind::StepClosed { step } => self.open(*step, |s| match s.closed {
+                true => Err("the step is closed already"),
+                false => {
+                    s.closed = true;
+                    Ok(())
+                }
+            })?,
+            Kind::EffectResult { step, attempt, outcome, unsure } => self.open(*step, |s| {
+                let due = match (&s.what, &s.state) {
+                    (What::Effect(_), StepState::Called(n) | StepState::InDoubt(n, ..)) => n == attempt,
+                    (What::Effect(_), StepState::Queued) => {
+                        *attempt == Attempt(0) && matches!(outcome, Outcome::Fault(_))
+                    }
+                    _ => false,
+                };
+                if !due {
+                    return Err("no outcome of that attempt is due");
+                }
+                s.unsure = !matches!(outcome, Outcome::Ok(_)) && (s.unsure || *unsure);
+                s.state = StepState::Done;
+                Ok(())
+            })?,
+            Kind::TimerFired { step } => self.open(*step, |s| match (&s.what, &s.state, s.closed) {
+                (What::Timer { .. }, StepState::Waiting, false) => {
+                    s.state = StepState::Done;
+                    Ok(())
+                }
+                _ => Err("no sleep is open there"),
+            })?,
+            Kind::EffectCalledAgain { step, attempt } => {
+                let (ending, at) = (self.ending.is_some(), entry.at);
+                self.open(*step, |s| {
+                    let next = match &s.state {
+                        StepState::Queued => 1,
+                        StepState::Called(n) | StepState::Failed(n, _) | StepState::NotStarted(n) => n.0 + 1,
+                        _ => return Err("the step cannot be called"),
+                    };
+                    if s.closed || ending {
+                        return Err("nobody wants the step any more");
+                    }
+                    if *attempt != Attempt(next) {
+                        return Err("not the next attempt");
+                    }
+                    // The attempt before it died with its process.
+                    s.unsure |= matches!(s.state, StepState::Called(_));
+                    let What::Effect(effect) = &mut s.what else { return Err("not an effect") };
+                    effect.begun += 1;
+                    effect.called_seq = seq;
+                    effect.called_at = at;
+                    s.state = StepState::Called(*attempt);
+                    Ok(())
+                })?;
+            }
+            Kind::EffectFailed { step, attempt, retry_at, unsure, .. } => self.open(*step, |s| {
+                s.called(*attempt)?;
+                s.unsure |= *unsure;
+                s.state = StepState::Failed(*attempt, *retry_at);
+                Ok(())
+            })?,
+            Kind::EffectNotStarted { step, attempt } => self.open(*step, |s| {
+                s.called(*attempt)?;
+                if let What::Effect(effect) = &mut s.what {
+                    effect.begun = effect.begun.saturating_sub(1);
+                }
+                s.state = StepState::NotStarted(*attempt);
+                Ok(())
+            })?,
+            Kind::EffectInDoubt { step, attempt, reason } => {
+                let at = entry.at;
+                self.open(*step, |s| {
+                    s.called(*attempt)?;
+                    s.unsure = true;
+                    s.state = StepState::InDoubt(*attempt, (&**reason).into(), at);
+                    Ok(())
+                })?;
+            }
+            Kind::EffectResolved { step, attempt, how, .. } => self.open(*step, |s| match &s.state {
+                StepState::InDoubt(n, ..) if n == attempt => {
+                    s.unsure = false;
+                    if *how == Resolved::RunAgain {
+                        s.state = StepState::NotStarted(*attempt);
+                    }
+                    Ok(())
+                }
+                _ => Err("that attempt is not in doubt"),
+            })?,
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, what: What, state: StepState) {
+        self.steps.insert(self.next_step, Step { what, state, closed: false, unsure: false });
+        self.next_step.0 += 1;
+    }
+
+    /// Changes an open step, and forgets it if it is over.
+    fn open(
+        &mut self,
+        step: StepNo,
+        change: impl FnOnce(&mut Step) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        let s = match self.steps.get_mut(&step) {
+            Some(s) if s.state != StepState::Done => s,
+            _ => return Err("no such step is open"),
+        };
+        change(s)?;
+        if s.is_over() {
+            self.steps.remove(&step);
+        }
+        Ok(())
+    }
+}
+
+impl EffectStep {
+    fn of(call: &Call<'_>, seq: Seq, at: Millis, begun: u32) -> EffectStep {
+        EffectStep {
+            path: call.path.to_string().into(),
+            effect: call.effect().into(),
+            contract: call.contract.into(),
+            args: (&*call.args).into(),
+            key: call.key.as_deref().map(Into::into),
+            begun,
+            called_seq: seq,
+            called_at: at,
+        }
+    }
+}
+
+impl Step {
+    fn called(&self, attempt: Attempt) -> Result<(), &'static str> {
+        match self.state {
+            StepState::Called(n) if n == attempt => Ok(()),
+            _ => Err("that attempt is not under way"),
+        }
+    }
+
+    /// Whether nothing will be said of it any more.
+    fn is_over(&self) -> bool {
+        match (&self.what, &self.state) {
+            (_, StepState::Done) => !self.unsure,
+            (What::Timer { .. }, _) => self.closed,
+            (What::Effect(e), StepState::Called(_)) => self.closed && !e.contract.is_outward(),
+            (What::Effect(_), StepState::InDoubt(..)) => false,
+            (What::Effect(_), _) => self.closed && !self.unsure,
+        }
+    }
+
+    /// Whether a body that the world can notice may be under way.
+    pub(crate) fn may_run_outside(&self) -> bool {
+        matches!((&self.what, &self.state), (What::Effect(e), StepState::Called(_)) if e.contract.is_outward())
+    }
+}

@@ -1,0 +1,75 @@
+//! What the runtime lists runs by, and what it keeps of a run beside its log.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{drive::Started, entry::Millis, id::Generation, store::Head};
+
+/// The derived index of a run: written when it begins and when it ends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct HeadInfo {
+    pub(crate) workflow: String,
+    pub(crate) module: String,
+    pub(crate) started_at: Millis,
+    pub(crate) ended_at: Option<Millis>,
+    /// The error in words, if the run failed.
+    pub(crate) failure: Option<String>,
+}
+
+impl HeadInfo {
+    pub(crate) fn ended(started: &Started, ended_at: Millis, failure: Option<String>) -> HeadInfo {
+        HeadInfo {
+            workflow: started.workflow.to_string(),
+            module: started.module.to_string(),
+            started_at: started.at,
+            ended_at: Some(ended_at),
+            failure,
+        }
+    }
+
+    pub(crate) fn head(&self, generation: Generation) -> Head {
+        Head { generation, live: self.ended_at.is_none(), bytes: pack(self) }
+    }
+
+    pub(crate) fn read(head: &Head) -> Option<HeadInfo> {
+        rmp_serde::from_slice(&head.bytes).ok()
+    }
+}
+
+/// Beside the log: what is known of a run's lives, not of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    /// How often the process has died while this run was replayed.
+    pub(crate) deaths: u32,
+    /// A replay is under way, or the process died in one.
+    pub(crate) replaying: bool,
+    /// Why the run is not gone on with.
+    pub(crate) parked: Option<ParkedInfo>,
+}
+
+/// Why a run is parked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ParkedInfo {
+    pub(crate) code: u16,
+    pub(crate) since: Millis,
+    pub(crate) why: String,
+    pub(crate) next: String,
+}
+
+impl Aside {
+    pub(crate) fn read(bytes: Option<&Bytes>) -> Aside {
+        bytes.and_then(|bytes| rmp_serde::from_slice(bytes).ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn bytes(&self) -> Option<Bytes> {
+        (*self != Aside::default()).then(|| pack(self))
+    }
+}
+
+/// Plain structs of numbers and texts always encode.
+pub(crate) fn pack<T: Serialize>(value: &T) -> Bytes {
+    match rmp_serde::to_vec_named(value) {
+        Ok(bytes) => bytes.into(),
+        Err(e) => unreachable!("a struct of numbers and texts does not encode: {e}"),
+    }
+}

@@ -1,0 +1,305 @@
+//! One run's log under a claim: its only writer.
+//!
+//! Entries are gathered, sent to the store as batches in order, and kept until the store says that they are durable.
+//! A batch whose fate is unclear is read back before anything is sent again; what is sent again are the same bytes at the
+//! same place.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    entry::{Entry, EntryError, Kind, Millis, each_entry},
+    id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
+    store::{Act, Batch, Head, Store, StoreError, Written},
+};
+
+/// Wait before a refused batch is sent again, in milliseconds: the first, and the longest.
+const RETRY_MS: (u64, u64) = (50, 5_000);
+
+/// Names a batch that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BatchNo(u64);
+
+/// See the module.
+pub(crate) struct Log {
+    run: RunId,
+    generation: Generation,
+    epoch: Epoch,
+    /// The place after the last entry that was gathered.
+    len: Seq,
+    /// The place after the last entry known to be durable.
+    durable: Seq,
+    pending: Pending,
+    /// Not known to be durable, oldest first.
+    sent: VecDeque<(BatchNo, Batch)>,
+    next: BatchNo,
+    in_flight: usize,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Default)]
+struct Pending {
+    frames: BytesMut,
+    count: u32,
+    acts: Vec<Act>,
+    head: Option<Head>,
+}
+
+/// The store did not take a batch.
+#[derive(Clone, Debug)]
+struct Trouble {
+    reason: Arc<str>,
+    since: Millis,
+    /// When to look again, on the monotonic clock.
+    due: Millis,
+    tries: u32,
+    looking: bool,
+}
+
+/// What the log's owner must do now.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// Read back from here and call [`Log::read_back`].
+    Look { from: Seq },
+}
+
+/// The claim or the record is lost for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Somebody else has claimed the run.
+    Fenced,
+    /// The store will never take this record.
+    Rejected { seq: Seq, reason: Arc<str> },
+}
+
+impl Log {
+    pub(crate) fn new(run: RunId, generation: Generation, epoch: Epoch, len: Seq) -> Log {
+        Log {
+            run,
+            generation,
+            epoch,
+            len,
+            durable: len,
+            pending: Pending::default(),
+            sent: VecDeque::new(),
+            next: BatchNo(0),
+            in_flight: 0,
+            trouble: None,
+        }
+    }
+
+    /// The log's length as far as a loss of power would leave it.
+    pub(crate) fn durable(&self) -> Seq {
+        self.durable
+    }
+
+    /// Whether everything gathered is durable.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.pending.count == 0 && self.pending.acts.is_empty() && self.sent.is_empty()
+    }
+
+    /// Why, and since when, the store does not take entries.
+    pub(crate) fn trouble(&self) -> Option<(&Arc<str>, Millis)> {
+        self.trouble.as_ref().map(|t| (&t.reason, t.since))
+    }
+
+    /// Gathers an entry.
+    pub(crate) fn append(&mut self, entry: &Entry<'_>) -> Result<(), EntryError> {
+        entry.write(&mut self.pending.frames)?;
+        self.pending.count += 1;
+        self.len = self.len.plus(1);
+        Ok(())
+    }
+
+    /// Gathers what must become true with the entries.
+    pub(crate) fn act(&mut self, act: Act) {
+        self.pending.acts.push(act);
+    }
+
+    /// Gathers a new head.
+    pub(crate) fn head(&mut self, head: Head) {
+        self.pending.head = Some(head);
+    }
+
+    /// What was gathered, as one batch to be sent now. A crash before it is durable leaves the log as it was: nothing
+    /// outward has been done about it.
+    pub(crate) fn flush(&mut self) -> Option<(BatchNo, Batch)> {
+        let pending = &mut self.pending;
+        if pending.count == 0 && pending.acts.is_empty() && pending.head.is_none() {
+            return None;
+        }
+        let count = std::mem::take(&mut pending.count);
+        let batch = Batch {
+            run: self.run.clone(),
+            epoch: self.epoch,
+            generation: self.generation,
+            at: Seq(self.len.0 - u64::from(count)),
+            count,
+            frames: pending.frames.split().freeze(),
+            acts: std::mem::take(&mut pending.acts),
+            head: pending.head.take(),
+        };
+        let no = self.next;
+        self.next.0 += 1;
+        self.sent.push_back((no, batch.clone()));
+        if self.trouble.is_some() {
+            // It waits its turn behind the one that is in trouble.
+            return None;
+        }
+        self.in_flight += 1;
+        Some((no, batch))
+    }
+
+    /// What became of a batch; answers what to send now.
+    pub(crate) fn written(
+        &mut self,
+        no: BatchNo,
+        result: Result<Written, StoreError>,
+        wall: Millis,
+        now: Millis,
+    ) -> Result<Vec<(BatchNo, Batch)>, Lost> {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        match result {
+            Ok(_) => {
+                while let Some((sent, batch)) = self.sent.pop_front_if(|(sent, _)| *sent <= no) {
+                    self.durable = self.durable.max(batch.at.plus(batch.count.into()));
+                    debug_assert!(sent <= no, "oldest first");
+                }
+                if self.trouble.is_none() || self.in_flight > 0 {
+                    return Ok(Vec::new());
+                }
+                // The trouble is over; what was gathered meanwhile goes now.
+                self.trouble = None;
+                self.in_flight = self.sent.len();
+                Ok(self.sent.iter().cloned().collect())
+            }
+            Err(StoreError::Fenced) => Err(Lost::Fenced),
+            Err(StoreError::Rejected { reason }) => {
+                let seq = self.sent.iter().find(|(sent, _)| *sent == no).map_or(self.durable, |(_, b)| b.at);
+                Err(Lost::Rejected { seq, reason })
+            }
+            Err(e) => {
+                self.in_trouble(&e, wall, now);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    fn in_trouble(&mut self, error: &StoreError, wall: Millis, now: Millis) {
+        let tries = self.trouble.as_ref().map_or(0, |t| t.tries);
+        let since = self.trouble.as_ref().map_or(wall, |t| t.since);
+        let wait = RETRY_MS.0.saturating_mul(1 << tries.min(10)).min(RETRY_MS.1);
+        let reason = match (&self.trouble, error) {
+            // A batch behind the one in trouble finds the log too short: that says nothing new.
+            (Some(trouble), StoreError::Conflict) => trouble.reason.clone(),
+            _ => error.to_string().into(),
+        };
+        self.trouble = Some(Trouble { reason, since, due: now.saturating_add(wait), tries, looking: false });
+    }
+
+    /// When [`Log::next`] has something to do, on the monotonic clock.
+    pub(crate) fn due(&self) -> Option<Millis> {
+        self.trouble.as_ref().filter(|t| self.in_flight == 0 && !t.looking).map(|t| t.due)
+    }
+
+    /// What to do about trouble.
+    pub(crate) fn next(&mut self, now: Millis) -> Next {
+        let in_flight = self.in_flight;
+        match (&mut self.trouble, self.sent.front()) {
+            (Some(trouble), Some((_, first))) if in_flight == 0 && !trouble.looking && trouble.due <= now => {
+                trouble.looking = true;
+                Next::Look { from: first.at }
+            }
+            _ => Next::Nothing,
+        }
+    }
+
+    /// What stands in the store from the place asked on: settles what was written, and answers what to send again.
+    pub(crate) fn read_back(
+        &mut self,
+        stored: Result<Bytes, StoreError>,
+        wall: Millis,
+        now: Millis,
+    ) -> Result<Vec<(BatchNo, Batch)>, Lost> {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.looking = false;
+            trouble.tries += 1;
+        }
+        let mut stored = match stored {
+            Ok(stored) => stored,
+            Err(e) => {
+                self.in_trouble(&e, wall, now);
+                return Ok(Vec::new());
+            }
+        };
+        while let Some((_, batch)) = self.sent.front() {
+            if batch.count == 0 || stored.is_empty() {
+                // Acts alone may be repeated.
+                break;
+            }
+            if !stored.starts_with(&batch.frames) {
+                // Other bytes under our place: only a later claim writes there.
+                return Err(Lost::Fenced);
+            }
+            let _ = stored.split_to(batch.frames.len());
+            self.durable = batch.at.plus(batch.count.into());
+            self.sent.pop_front();
+        }
+        if self.sent.is_empty() {
+            self.trouble = None;
+            return Ok(Vec::new());
+        }
+        self.in_flight = self.sent.len();
+        Ok(self.sent.iter().cloned().collect())
+    }
+}
+
+impl Log {
+    /// Steps whose outcomes stand in batches that were never written.
+    pub(crate) fn unwritten_outcomes(&self) -> Vec<(StepNo, Attempt)> {
+        let mut steps = Vec::new();
+        for (_, batch) in &self.sent {
+            // These bytes were made by this process.
+            let _ = each_entry(batch.at, batch.frames.clone(), |_, _, entry| -> Result<(), (Seq, EntryError)> {
+                if let Kind::EffectResult { step, attempt, .. } = &entry.kind {
+                    steps.push((*step, *attempt));
+                }
+                Ok(())
+            });
+        }
+        steps
+    }
+}
+
+/// The frames of a log from `from` on, as they are in the store.
+pub(crate) fn read_frames(
+    store: &dyn Store,
+    run: &RunId,
+    generation: Generation,
+    from: Seq,
+) -> Result<Bytes, StoreError> {
+    let mut all = BytesMut::new();
+    let mut at = from;
+    loop {
+        let records = store.read(run, generation, at, 1 << 20)?;
+        if records.is_empty() {
+            return Ok(all.freeze());
+        }
+        for record in records {
+            let mut frames = record.frames;
+            for seq in record.first.0..at.0.max(record.first.0) {
+                crate::entry::next_frame(&mut frames).map_err(|e| StoreError::Damaged {
+                    place: store.about().place.clone(),
+                    run: Some(run.clone()),
+                    seq: Some(Seq(seq)),
+                    what: e.to_string().into(),
+                })?;
+            }
+            all.extend_from_slice(&frames);
+            at = record.first.plus(record.count.into());
+        }
+    }
+}

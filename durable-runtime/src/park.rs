@@ -1,0 +1,103 @@
+//! Why a run is parked, in words: the reason, both sides where there are two, and the one next action.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::system_time,
+    contract::Site,
+    core::Stop,
+    entry::Millis,
+    error::{Code, Parked, divergence_why},
+    head::ParkedInfo,
+    id::Seq,
+    script::place,
+};
+
+/// How often a run's replay may kill the process before the run is set aside.
+pub const DEATHS_MAX: u32 = 5;
+
+const RETRY_WITH_CODE: &str = "open the store with code that fits the log, or put the old code back";
+
+impl ParkedInfo {
+    pub(crate) fn of(stop: &Stop, since: Millis) -> ParkedInfo {
+        let (code, why, next) = match stop {
+            Stop::Diverged(d) => (
+                Code::Diverged,
+                divergence_why(d),
+                "put the old code back, or guard the change with durable::version; then open the store again".to_owned(),
+            ),
+            Stop::Store(e) => (Code::LogDamaged, format!("its log cannot be read: {e}"), restore()),
+            Stop::Entry(seq, e) => (Code::LogDamaged, format!("its log is damaged at seq {seq}: {e}"), restore()),
+            Stop::Illegal(e) => (Code::LogDamaged, format!("its log is no legal history: {e}"), restore()),
+            Stop::Undecodable { step, site, error } => (
+                Code::Undecodable,
+                format!("a recorded value of {step}{} does not decode: {error}", at(*site)),
+                format!("make the type take the recorded form (serde's default, alias, Option); then {RETRY_WITH_CODE}"),
+            ),
+            Stop::Fault { step, site, fault } => (
+                Code::FaultNotTaken,
+                format!("{step}{}: {fault}; its error type takes no durable::Fault", at(*site)),
+                "implement From<durable::Fault> for the effect's error type, or use durable::Failure; then open the store again"
+                    .to_owned(),
+            ),
+            Stop::Unrecordable { reason } => (
+                Code::ResultNotRecordable,
+                format!("the workflow returned, but {reason}"),
+                format!("return a value that can be recorded; then {RETRY_WITH_CODE}"),
+            ),
+            Stop::Foreign { after } => (
+                Code::ForeignAwait,
+                format!("the workflow awaited a future that is no step, {}", after_step(*after)),
+                "move what it awaits into an effect; then open the store again".to_owned(),
+            ),
+            Stop::Panicked { message, after } => (
+                Code::Panicked,
+                format!("the workflow's code panicked, {}: {message}", after_step(*after)),
+                "mend the code and open the store again, or call retry if the cause was outside".to_owned(),
+            ),
+        };
+        ParkedInfo { code: code as u16, since, why, next }
+    }
+
+    pub(crate) fn rejected(seq: Seq, reason: &Arc<str>, since: Millis) -> ParkedInfo {
+        ParkedInfo {
+            code: Code::RecordRejected as u16,
+            since,
+            why: format!("the store will never take the record at seq {seq}: {reason}"),
+            next: "call retry: the step that it belongs to then ends as not recordable".to_owned(),
+        }
+    }
+
+    pub(crate) fn died(deaths: u32, since: Millis) -> ParkedInfo {
+        ParkedInfo {
+            code: Code::DiedInReplay as u16,
+            since,
+            why: format!("the process died {deaths} times while the run was replayed"),
+            next: "find what its code does to the process (memory, abort, stack); then call retry".to_owned(),
+        }
+    }
+
+    pub(crate) fn public(&self) -> Parked {
+        Parked {
+            code: Code::from_number(self.code).unwrap_or(Code::LogDamaged),
+            why: self.why.clone(),
+            next: self.next.clone(),
+            since: system_time(self.since),
+        }
+    }
+}
+
+fn restore() -> String {
+    "restore the store from a backup; the other runs are not concerned".to_owned()
+}
+
+fn at(site: Option<&'static Site>) -> String {
+    site.map(|site| format!(" (awaited at {})", place(site))).unwrap_or_default()
+}
+
+fn after_step(site: Option<&'static Site>) -> String {
+    match site {
+        Some(site) => format!("after step {} ({})", site.callee, place(site)),
+        None => "before its first step".to_owned(),
+    }
+}

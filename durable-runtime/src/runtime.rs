@@ -1,0 +1,804 @@
+//! A runtime: a store that is open, and the runs in it going on.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    marker::PhantomData,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::{
+    builder::Builder,
+    clock::system_time,
+    contract::{Registered, WorkflowMeta},
+    entry::{End, Entry, Kind as EntryKind, Millis, RunStarted, decode, next_frame},
+    error::{Error, Kind},
+    head::{Aside, HeadInfo},
+    id::{Attempt, Generation, RunId, Seq, StepNo},
+    mailbox::{Message, Verdict},
+    steps::call::WorkflowCall,
+    store::{Durability, Record, RunRecord, Store, StoreError, Write, Written},
+    value::{Args, Recordable, Value},
+    view::{Hold, LogEntry, Look, RunInfo, Status, read_log},
+    worker::{BodyInfo, Code, Input, Phase, RunCell, Shared, Timers, lock, spawn},
+};
+
+/// Runs that are listed at a time from the store.
+const LIST_PAGE: usize = 1_000;
+
+/// An open store and the runs in it. Clones are one runtime; the last one dropped stops it as a crash would, so end with
+/// [`Runtime::shutdown`].
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    started_here: Arc<Mutex<HashMap<(String, String), &'static WorkflowMeta>>>,
+    code: Code,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.abandon.send_replace(true);
+        self.shared.closing.send_replace(true);
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = self.inner.shared.store.about();
+        f.debug_struct("Runtime").field("store", &about.place).field("durability", &about.durability).finish()
+    }
+}
+
+/// What [`Runtime::shutdown`] left behind.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Bodies that did not return within the grace and were dropped: their steps are in doubt, or run again, at the next
+    /// start.
+    pub abandoned: Vec<RunningBody>,
+}
+
+/// A body of an effect that is under way.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunningBody {
+    /// The run.
+    pub run: RunId,
+    /// The effect.
+    pub effect: &'static str,
+    /// The step's path.
+    pub path: String,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+impl From<BodyInfo> for RunningBody {
+    fn from(info: BodyInfo) -> Self {
+        let BodyInfo { run, effect, path, attempt, since } = info;
+        RunningBody { run, effect, path, attempt, since: system_time(since) }
+    }
+}
+
+/// Which runs [`Runtime::runs`] lists; all by default.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    live: Option<bool>,
+    workflow: Option<String>,
+    status: Option<&'static str>,
+}
+
+impl Filter {
+    /// All runs.
+    pub fn all() -> Filter {
+        Filter::default()
+    }
+
+    /// Only runs that have not ended.
+    pub fn unfinished() -> Filter {
+        Filter { live: Some(true), ..Filter::default() }
+    }
+
+    /// Only runs that have ended.
+    pub fn finished() -> Filter {
+        Filter { live: Some(false), ..Filter::default() }
+    }
+
+    /// Only runs of the workflow with this recorded name.
+    #[must_use]
+    pub fn workflow(mut self, name: impl Into<String>) -> Filter {
+        self.workflow = Some(name.into());
+        self
+    }
+
+    /// Only runs in the state that [`Status::as_str`] names.
+    #[must_use]
+    pub fn status(mut self, status: &'static str) -> Filter {
+        self.status = Some(status);
+        self
+    }
+}
+
+/// A person's word on a step in doubt.
+#[derive(Clone, Debug)]
+pub struct Resolution {
+    verdict: Given,
+    by: String,
+}
+
+#[derive(Clone, Debug)]
+enum Given {
+    Succeeded(serde_json::Value),
+    FailedWith(serde_json::Value),
+    Failed(String),
+    RunAgain,
+}
+
+impl Resolution {
+    /// It happened, and this is what the effect would have returned: the `Ok` value, if it returns a `Result`.
+    ///
+    /// The value is JSON, as a person would write it; it must decode as the effect's type.
+    pub fn succeeded(value: impl serde::Serialize) -> Resolution {
+        // What JSON cannot say decodes as nothing, and is refused by `resolve`.
+        let value = serde_json::to_value(value).unwrap_or_default();
+        Resolution { verdict: Given::Succeeded(value), by: "a person".into() }
+    }
+
+    /// It failed: the workflow gets a [`crate::Fault::ResolvedAsFailed`], if the effect's error type takes one, else the run is
+    /// parked with it.
+    pub fn failed(reason: impl Into<String>) -> Resolution {
+        Resolution { verdict: Given::Failed(reason.into()), by: "a person".into() }
+    }
+
+    /// It failed with this error value of the effect's own error type.
+    pub fn failed_with(error: impl serde::Serialize) -> Resolution {
+        let error = serde_json::to_value(error).unwrap_or_default();
+        Resolution { verdict: Given::FailedWith(error), by: "a person".into() }
+    }
+
+    /// It did not happen and cannot any more: the body runs once more, after the effect's `settle` time if it declares one.
+    pub fn run_again() -> Resolution {
+        Resolution { verdict: Given::RunAgain, by: "a person".into() }
+    }
+
+    /// Says who decided; recorded in the log.
+    #[must_use]
+    pub fn by(mut self, who: impl Into<String>) -> Resolution {
+        self.by = who.into();
+        self
+    }
+}
+
+impl Runtime {
+    /// Prepares a runtime.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) async fn begin(shared: Arc<Shared>) -> Result<Runtime, Error> {
+        let started_here: Arc<Mutex<HashMap<(String, String), &'static WorkflowMeta>>> = Arc::default();
+        let known = started_here.clone();
+        let code: Code = Arc::new(move |started: &RunStarted<'_>| find_code(&known, started));
+        tokio::spawn(Timers::run(shared.clone()));
+        let runtime = Runtime { inner: Arc::new(Inner { shared, started_here, code }) };
+        runtime.resume_all().await?;
+        Ok(runtime)
+    }
+
+    /// Lets every unfinished run of the store go on.
+    async fn resume_all(&self) -> Result<(), Error> {
+        let shared = &self.inner.shared;
+        let mut after: Option<RunId> = None;
+        loop {
+            let from = after.clone();
+            let page = shared.read(move |store| store.runs(Some(true), from.as_ref(), LIST_PAGE)).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (id, record) in page {
+                self.resume(id, &record);
+            }
+        }
+    }
+
+    fn resume(&self, id: RunId, record: &RunRecord) -> Arc<RunCell> {
+        let shared = &self.inner.shared;
+        let mut runs = shared.runs();
+        if let Some(cell) = runs.get(&id) {
+            return cell.clone();
+        }
+        let cell = RunCell::new(id.clone());
+        runs.insert(id, cell.clone());
+        let aside = Aside::read(record.aside.as_ref());
+        spawn(shared, cell.clone(), self.inner.code.clone(), aside, record.head.generation, false);
+        cell
+    }
+
+    /// What an acknowledged write of this runtime's store survives.
+    pub fn durability(&self) -> Durability {
+        self.inner.shared.store.about().durability
+    }
+
+    /// Starts a run, durably: when this returns, the run goes on whatever happens to the process.
+    ///
+    /// The same id with the same workflow and equal arguments is the same run, however often it is started, also after it has
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// A conflict ([`Error::is_conflict`]) if the id names a run with another workflow or other arguments; an invalid id;
+    /// arguments that cannot be recorded or are longer than the limit; what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped the run may or may not have been started; starting it again tells.
+    pub async fn start<R: Recordable>(&self, id: impl AsRef<str>, call: WorkflowCall<R>) -> Result<Run<R>, Error> {
+        let id = RunId::new(id)?;
+        let meta = call.meta;
+        let (args, digest) = call.args.map_err(|error| Kind::Argument { workflow: meta.name.to_owned(), error })?;
+        let shared = &self.inner.shared;
+        if *shared.closing.borrow() {
+            return Err(Kind::Closed.into());
+        }
+        let limit = shared.value_bytes_max;
+        if args.value().len() > limit {
+            let what = format!("the arguments of workflow {}", meta.name);
+            return Err(Kind::TooLarge { what, size: args.value().len(), limit }.into());
+        }
+        lock(&self.inner.started_here).insert((meta.name.to_owned(), meta.module.to_owned()), meta);
+        let at = shared.clock.wall();
+        let (head, frames) = first_record(meta, &args, digest, at)?;
+        let generation = head.generation;
+        let written = shared.write(Write::Create { run: id.clone(), count: 1, frames, head }).await?;
+        let run = match written {
+            Written::Exists => self.existing(&id, meta, &args, digest).await?,
+            _ => {
+                let cell = RunCell::new(id.clone());
+                cell.durable.store(1, Ordering::Release);
+                shared.runs().insert(id.clone(), cell.clone());
+                spawn(shared, cell, self.inner.code.clone(), Aside::default(), generation, true);
+                AnyRun { id, runtime: self.clone() }
+            }
+        };
+        Ok(Run { run, _returns: PhantomData })
+    }
+
+    /// A run that was started before, if it is the same.
+    async fn existing(&self, id: &RunId, meta: &WorkflowMeta, args: &Args, digest: u128) -> Result<AnyRun, Error> {
+        let frame = self.first_frame(id).await?;
+        let entry = decode(&frame).map_err(|e| self.damaged(id, Seq(0), e.to_string()))?;
+        let EntryKind::RunStarted(started) = &entry.kind else {
+            return Err(self.damaged(id, Seq(0), "the log does not begin with run.started".into()).into());
+        };
+        if !is_code_of(meta, started) {
+            let (recorded, given) = (started.workflow.to_string(), meta.name.to_owned());
+            let (recorded, given) = match recorded == given {
+                true => (format!("{}::{recorded}", started.module), format!("{}::{given}", meta.module)),
+                false => (recorded, given),
+            };
+            return Err(Kind::OtherWorkflow { run: id.clone(), recorded, given }.into());
+        }
+        if started.digest != digest {
+            let recorded = Value::from_bytes(Bytes::copy_from_slice(&started.args)).to_json().to_string();
+            let given = args.to_json().to_string();
+            let workflow = meta.name.to_owned();
+            return Err(Kind::OtherArguments { run: id.clone(), workflow, recorded, given }.into());
+        }
+        self.run(id.as_str()).await
+    }
+
+    async fn first_frame(&self, id: &RunId) -> Result<Bytes, Error> {
+        let run = id.clone();
+        let records = self.inner.shared.read(move |store| store.read(&run, Generation(0), Seq(0), 1)).await?;
+        let mut frames = records.into_iter().next().map(|record| record.frames).unwrap_or_default();
+        match next_frame(&mut frames) {
+            Ok(Some(frame)) => Ok(frame),
+            Ok(None) => Err(self.damaged(id, Seq(0), "its log is empty".into()).into()),
+            Err(e) => Err(self.damaged(id, Seq(0), e.to_string()).into()),
+        }
+    }
+
+    fn damaged(&self, id: &RunId, seq: Seq, what: String) -> StoreError {
+        let place = self.inner.shared.store.about().place.clone();
+        StoreError::Damaged { place, run: Some(id.clone()), seq: Some(seq), what: what.into() }
+    }
+
+    /// A run by its id, whatever its workflow.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`]; an invalid id; what the store says.
+    pub async fn run(&self, id: impl AsRef<str>) -> Result<AnyRun, Error> {
+        let id = RunId::new(id)?;
+        if !self.inner.shared.runs().contains_key(&id) {
+            self.record(&id).await?;
+        }
+        Ok(AnyRun { id, runtime: self.clone() })
+    }
+
+    async fn record(&self, id: &RunId) -> Result<RunRecord, Error> {
+        let run = id.clone();
+        let record = self.inner.shared.read(move |store| store.run(&run)).await?;
+        record.ok_or_else(|| Kind::RunNotFound(id.clone()).into())
+    }
+
+    /// Lists runs, in the order of their ids.
+    ///
+    /// # Errors
+    ///
+    /// What the store says.
+    pub async fn runs(&self, filter: Filter) -> Result<Vec<RunInfo>, Error> {
+        let shared = &self.inner.shared;
+        let (mut all, mut after) = (Vec::new(), None::<RunId>);
+        loop {
+            let (from, live) = (after.clone(), filter.live);
+            let page = shared.read(move |store| store.runs(live, from.as_ref(), LIST_PAGE)).await?;
+            let Some((last, _)) = page.last() else { return Ok(all) };
+            after = Some(last.clone());
+            for (id, record) in page {
+                let info = self.info(id, &record).await;
+                let fits = filter.workflow.as_ref().is_none_or(|name| *name == info.workflow)
+                    && filter.status.is_none_or(|status| status == info.status.as_str());
+                if fits {
+                    all.push(info);
+                }
+            }
+        }
+    }
+
+    async fn info(&self, id: RunId, record: &RunRecord) -> RunInfo {
+        let head = HeadInfo::read(&record.head);
+        let (workflow, module) = head.as_ref().map(|h| (h.workflow.clone(), h.module.clone())).unwrap_or_default();
+        let started_at = head.as_ref().map_or(0, |h| h.started_at);
+        let (status, since) = match head.as_ref().and_then(|h| h.ended_at.map(|at| (h.failure.clone(), at))) {
+            Some((None, at)) => (Status::Completed, at),
+            Some((Some(message), at)) => (Status::Failed { message }, at),
+            None => self.live_status(&id, record, started_at).await,
+        };
+        RunInfo { id, workflow, module, status, started_at: system_time(started_at), since: system_time(since) }
+    }
+
+    /// Where an unfinished run stands.
+    async fn live_status(&self, id: &RunId, record: &RunRecord, started_at: Millis) -> (Status, Millis) {
+        let cell = self.inner.shared.runs().get(id).cloned();
+        let Some(cell) = cell else {
+            let aside = Aside::read(record.aside.as_ref());
+            return match aside.parked {
+                Some(parked) => (Status::Parked(parked.public()), parked.since),
+                None => (Status::Opening, started_at),
+            };
+        };
+        let phase = cell.phase.borrow().clone();
+        match phase {
+            Phase::Parked(parked) => (Status::Parked(parked.public()), parked.since),
+            Phase::NoCode { workflow, module, since } => (Status::WaitingForCode { workflow, module }, since),
+            Phase::Ended(end) => (status_of(&end), started_at),
+            Phase::Opening | Phase::Gone => (Status::Opening, started_at),
+            Phase::Live => {
+                let look = look(&cell).await;
+                (look.status.unwrap_or(Status::Opening), look.last_at.max(started_at))
+            }
+        }
+    }
+
+    /// All steps that are in doubt and wait for a person, over all runs.
+    pub async fn holds(&self) -> Vec<Hold> {
+        let cells: Vec<_> = self.inner.shared.runs().values().cloned().collect();
+        let mut holds = Vec::new();
+        for cell in cells {
+            if matches!(*cell.phase.borrow(), Phase::Live) {
+                holds.extend(look(&cell).await.holds);
+            }
+        }
+        holds.sort_by(|a, b| (&a.run, a.step).cmp(&(&b.run, b.step)));
+        holds
+    }
+
+    /// Bodies of effects that are under way in this process, those that nobody waits for any more included.
+    pub fn bodies(&self) -> Vec<RunningBody> {
+        self.inner.shared.bodies.all().into_iter().map(RunningBody::from).collect()
+    }
+
+    /// Says what a step in doubt did. When this returns, the word is durable, and the run goes on with it.
+    ///
+    /// # Errors
+    ///
+    /// The step is not in doubt, or another attempt is than the one named; the value does not fit the effect's type; what
+    /// the store says.
+    pub async fn resolve(
+        &self,
+        run: impl AsRef<str>,
+        step: StepNo,
+        attempt: Attempt,
+        resolution: Resolution,
+    ) -> Result<(), Error> {
+        let id = RunId::new(run)?;
+        let record = self.record(&id).await?;
+        let cell = self.inner.shared.runs().get(&id).cloned();
+        let hold = match &cell {
+            Some(cell) => look(cell).await.holds.into_iter().find(|hold| hold.step == step),
+            None => None,
+        };
+        let Some(hold) = hold else {
+            let state = self.info(id.clone(), &record).await.status.as_str().to_owned();
+            return Err(Kind::NotInDoubt { run: id, step, state: format!("the run is {state}") }.into());
+        };
+        if hold.attempt != attempt {
+            return Err(Kind::StaleAttempt { run: id, step, given: attempt, current: hold.attempt }.into());
+        }
+        let how = self.verdict(&id, &hold, resolution.verdict)?;
+        let row = Message::Resolve { generation: record.head.generation, step, attempt, how, by: resolution.by }.row();
+        self.inner.shared.write(Write::Put { run: id, row: row.clone() }).await?;
+        if let Some(cell) = cell {
+            cell.tell(Input::Row(row));
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, run: &RunId, hold: &Hold, given: Given) -> Result<Verdict, Error> {
+        let effect = inventory::iter::<Registered>.into_iter().find_map(|r| match r {
+            Registered::Effect(meta) if meta.name == hold.effect => Some(*meta),
+            _ => None,
+        });
+        let returns = effect.map(|meta| (meta.returns)());
+        let fitting = |name: &str, json: serde_json::Value| -> Result<Value, Error> {
+            let json = match &returns {
+                Some(returns) if returns.is_result => serde_json::json!({ name: json }),
+                _ => json,
+            };
+            let value = Value::from_json(&json);
+            if let Some(returns) = &returns {
+                (returns.check)(&value).map_err(|error| Kind::ValueDoesNotFit {
+                    run: run.clone(),
+                    effect: hold.effect.clone(),
+                    error,
+                })?;
+            }
+            Ok(value)
+        };
+        Ok(match given {
+            Given::Succeeded(json) => Verdict::Succeeded(fitting("Ok", json)?),
+            Given::FailedWith(json) => Verdict::FailedWith(fitting("Err", json)?),
+            Given::Failed(reason) => Verdict::Failed(reason),
+            Given::RunAgain => Verdict::RunAgain,
+        })
+    }
+
+    /// Goes on with a parked run. If the reason is still there it is parked again.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run, or it is not parked.
+    pub async fn retry(&self, run: impl AsRef<str>) -> Result<(), Error> {
+        let id = RunId::new(run)?;
+        let cell = self.inner.shared.runs().get(&id).cloned();
+        if let Some(cell) = cell
+            && matches!(*cell.phase.borrow(), Phase::Parked(_) | Phase::NoCode { .. })
+        {
+            let mut phase = cell.phase.subscribe();
+            phase.mark_unchanged();
+            cell.tell(Input::Retry);
+            // It is not parked any more when this returns; where it gets to is another question.
+            let _ = phase.changed().await;
+            return Ok(());
+        }
+        let record = self.record(&id).await?;
+        let state = self.info(id.clone(), &record).await.status.as_str().to_owned();
+        Err(Kind::NotParked { run: id, state }.into())
+    }
+
+    /// Stops: no run is polled any more, no body begins; bodies under way have `grace` to return, and what they return is kept. Then the store
+    /// is closed and can be opened again.
+    ///
+    /// # Errors
+    ///
+    /// What the store says when it is closed.
+    pub async fn shutdown(&self, grace: Duration) -> Result<ShutdownReport, Error> {
+        let shared = &self.inner.shared;
+        shared.closing.send_replace(true);
+        let over = shared.clock.sleep(grace);
+        tokio::select! {
+            () = idle(shared) => {}
+            () = over => {}
+        }
+        let abandoned: Vec<RunningBody> = self.bodies();
+        shared.abandon.send_replace(true);
+        idle(shared).await;
+        shared.read(|store| store.close()).await?;
+        Ok(ShutdownReport { abandoned })
+    }
+}
+
+/// Waits until no run has a task.
+async fn idle(shared: &Shared) {
+    loop {
+        let idle = shared.idle.notified();
+        if shared.tasks.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        idle.await;
+    }
+}
+
+async fn look(cell: &RunCell) -> Look {
+    let (answer, wait) = oneshot::channel();
+    cell.tell(Input::Look(answer));
+    wait.await.unwrap_or_default()
+}
+
+fn status_of(end: &End<'_>) -> Status {
+    match end {
+        End::Completed { .. } => Status::Completed,
+        End::Failed { message, .. } => Status::Failed { message: message.to_string() },
+    }
+}
+
+/// Whether a stored run was started with this workflow: by its explicit name, or by its name and module.
+fn is_code_of(meta: &WorkflowMeta, started: &RunStarted<'_>) -> bool {
+    meta.name == started.workflow && (meta.explicit_name || started.explicit_name || meta.module == started.module)
+}
+
+fn find_code(
+    started_here: &Mutex<HashMap<(String, String), &'static WorkflowMeta>>,
+    started: &RunStarted<'_>,
+) -> Option<&'static WorkflowMeta> {
+    let linked = inventory::iter::<Registered>.into_iter().find_map(|r| match r {
+        Registered::Workflow(meta) if is_code_of(meta, started) => Some(*meta),
+        _ => None,
+    });
+    linked.or_else(|| lock(started_here).values().copied().find(|meta| is_code_of(meta, started)))
+}
+
+/// The first entry of a run's log, and its head.
+fn first_record(
+    meta: &WorkflowMeta,
+    args: &Args,
+    digest: u128,
+    at: Millis,
+) -> Result<(crate::store::Head, Bytes), Error> {
+    let mut seed = [0u8; 16];
+    getrandom::fill(&mut seed)
+        .map_err(|e| StoreError::Io { doing: "read the system's entropy".into(), error: e.to_string().into() })?;
+    let entry = Entry {
+        at,
+        kind: EntryKind::RunStarted(RunStarted {
+            workflow: meta.name.into(),
+            module: meta.module.into(),
+            explicit_name: meta.explicit_name,
+            args: (&**args.value().as_bytes()).into(),
+            digest,
+            build: env!("CARGO_PKG_VERSION").into(),
+            seed: u128::from_le_bytes(seed),
+        }),
+    };
+    let mut frames = BytesMut::new();
+    entry.write(&mut frames).map_err(|e| StoreError::Rejected { reason: e.to_string().into() })?;
+    let head = HeadInfo {
+        workflow: meta.name.to_owned(),
+        module: meta.module.to_owned(),
+        started_at: at,
+        ended_at: None,
+        failure: None,
+    };
+    Ok((head.head(Generation(0)), frames.freeze()))
+}
+
+/// A run of a workflow that returns `R`.
+pub struct Run<R> {
+    run: AnyRun,
+    _returns: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for Run<R> {
+    fn clone(&self) -> Self {
+        Run { run: self.run.clone(), _returns: PhantomData }
+    }
+}
+
+impl<R> fmt::Debug for Run<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.run.fmt(f)
+    }
+}
+
+impl<R> std::ops::Deref for Run<R> {
+    type Target = AnyRun;
+
+    fn deref(&self) -> &AnyRun {
+        &self.run
+    }
+}
+
+impl<T, E> Run<Result<T, E>>
+where
+    Result<T, E>: Recordable,
+{
+    /// Waits until the run has ended and gives what its workflow returned as `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_run_failed`] if it returned an `Err`; [`Error::parked`] if the run is parked, or waits for code, so that it will not end
+    /// by itself; what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn output(&self) -> Result<T, Error> {
+        let id = self.run.id.clone();
+        match self.run.ended().await? {
+            Ended { ok: true, value, .. } => match value.decode::<Result<T, E>>() {
+                Ok(Ok(out)) => Ok(out),
+                Ok(Err(_)) => {
+                    unreachable!("run.completed holds an Ok, or the whole value of a workflow that returns no Result")
+                }
+                Err(error) => Err(Kind::OtherType { run: id, error }.into()),
+            },
+            Ended { ok: false, value, message } => Err(Kind::RunFailed { run: id, message, value }.into()),
+        }
+    }
+}
+
+impl<R: Recordable> Run<R> {
+    /// Waits until the run has ended and gives all that its workflow returned: an `Err` of a workflow is `Ok(Err(_))`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::parked`] if the run is parked, or waits for code; what the store says.
+    pub async fn returned(&self) -> Result<R, Error> {
+        self.run.returned_as().await
+    }
+}
+
+/// A run, whatever its workflow returns.
+#[derive(Clone)]
+pub struct AnyRun {
+    id: RunId,
+    runtime: Runtime,
+}
+
+impl fmt::Debug for AnyRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+struct Ended {
+    ok: bool,
+    value: Value,
+    message: String,
+}
+
+impl From<&End<'_>> for Ended {
+    fn from(end: &End<'_>) -> Self {
+        match end {
+            End::Completed { value } => {
+                Ended { ok: true, value: Value::from_bytes(value.to_vec().into()), message: String::new() }
+            }
+            End::Failed { value, message } => {
+                Ended { ok: false, value: Value::from_bytes(value.to_vec().into()), message: message.to_string() }
+            }
+        }
+    }
+}
+
+impl AnyRun {
+    /// The run's id.
+    pub fn id(&self) -> &RunId {
+        &self.id
+    }
+
+    /// Waits until the run has ended and gives all that its workflow returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`Run::returned`]; and if the run's output is no `R`.
+    pub async fn returned_as<R: Recordable>(&self) -> Result<R, Error> {
+        let ended = self.ended().await?;
+        ended.value.decode().map_err(|error| Kind::OtherType { run: self.id.clone(), error }.into())
+    }
+
+    async fn ended(&self) -> Result<Ended, Error> {
+        let cell = self.runtime.inner.shared.runs().get(&self.id).cloned();
+        let Some(cell) = cell else { return self.ended_in_store().await };
+        let mut phase = cell.phase.subscribe();
+        let settled = phase
+            .wait_for(|phase| !matches!(phase, Phase::Opening | Phase::Live))
+            .await
+            .map(|phase| phase.clone())
+            .unwrap_or(Phase::Gone);
+        match settled {
+            Phase::Ended(end) => Ok(Ended::from(&*end)),
+            Phase::Parked(parked) => Err(Kind::Parked { run: self.id.clone(), parked: parked.public() }.into()),
+            Phase::NoCode { workflow, module, .. } => {
+                Err(Kind::WaitingForCode { run: self.id.clone(), workflow, module }.into())
+            }
+            _ => Err(Kind::Closed.into()),
+        }
+    }
+
+    /// The end of a run that is not in memory: its terminal entry.
+    async fn ended_in_store(&self) -> Result<Ended, Error> {
+        let record = self.runtime.record(&self.id).await?;
+        if record.head.live {
+            return Err(Kind::Closed.into());
+        }
+        let records = self.records(record.head.generation).await?;
+        let mut ended = None;
+        for record in records {
+            let mut frames = record.frames;
+            while let Ok(Some(frame)) = next_frame(&mut frames) {
+                if let Ok(Entry { kind: EntryKind::RunEnded(end), .. }) = decode(&frame) {
+                    ended = Some(Ended::from(&end));
+                }
+            }
+        }
+        ended.ok_or_else(|| self.runtime.damaged(&self.id, Seq(0), "its terminal entry is missing".into()).into())
+    }
+
+    async fn records(&self, generation: Generation) -> Result<Vec<Record>, Error> {
+        let id = self.id.clone();
+        let all = self.runtime.inner.shared.read(move |store| all_records(store, &id, generation)).await?;
+        Ok(all)
+    }
+
+    /// Where the run stands.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run; what the store says.
+    pub async fn status(&self) -> Result<Status, Error> {
+        Ok(self.info().await?.status)
+    }
+
+    /// The run as [`Runtime::runs`] lists it.
+    ///
+    /// # Errors
+    ///
+    /// As [`AnyRun::status`].
+    pub async fn info(&self) -> Result<RunInfo, Error> {
+        let record = self.runtime.record(&self.id).await?;
+        Ok(self.runtime.info(self.id.clone(), &record).await)
+    }
+
+    /// The run's log as far as it is durable. Each entry is written as a line of JSON by its `Display`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such run; what the store says; an entry that is damaged.
+    pub async fn log(&self) -> Result<Vec<LogEntry>, Error> {
+        let record = self.runtime.record(&self.id).await?;
+        // Before the read: what is durable now is in the store then.
+        let len = match self.runtime.inner.shared.runs().get(&self.id) {
+            Some(cell) if !matches!(*cell.phase.borrow(), Phase::Opening) => cell.durable.load(Ordering::Acquire),
+            _ => u64::MAX,
+        };
+        let records = self.records(record.head.generation).await?;
+        let place = self.runtime.inner.shared.store.about().place.clone();
+        Ok(read_log(&self.id, &place, records, len)?)
+    }
+}
+
+fn all_records(store: &dyn Store, run: &RunId, generation: Generation) -> Result<Vec<Record>, StoreError> {
+    let (mut all, mut at) = (Vec::new(), Seq(0));
+    loop {
+        let page = store.read(run, generation, at, 1 << 20)?;
+        let Some(last) = page.last() else { return Ok(all) };
+        at = last.first.plus(last.count.into());
+        all.extend(page);
+    }
+}
+
+pub(crate) fn signals() -> (watch::Sender<bool>, watch::Sender<bool>, AtomicUsize, Notify) {
+    (watch::Sender::new(false), watch::Sender::new(false), AtomicUsize::new(0), Notify::new())
+}

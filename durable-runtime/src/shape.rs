@@ -1,0 +1,202 @@
+//! What a return type is: whether it is a `Result`, how its error reads, whether the error takes a [`Fault`].
+//!
+//! An expansion knows the type only by its tokens, and an alias such as `durable::Result<T>` hides which it is. So the
+//! expansion asks the compiler, by the order in which method calls look for candidates: see [`probe`].
+
+use std::{fmt, marker::PhantomData};
+
+use crate::{
+    contract::Returns,
+    failure::Fault,
+    value::{Recordable, Value, ValueError},
+};
+
+/// What a return type is to the engine. Made by an expansion through [`probe`].
+///
+/// That the type can be recorded is asked once, where the shape is made: what uses a shape asks for nothing, so that a
+/// type that cannot be is one compile error.
+pub struct Shape<R> {
+    /// Whether a value is an `Err`. Never, if the type is no `Result`.
+    pub(crate) is_err: fn(&R) -> bool,
+    /// The error in words; only asked of an `Err`.
+    pub(crate) text: fn(&R) -> String,
+    /// Records a value, after making sure that it comes back equal.
+    pub(crate) encode: fn(&R) -> Result<Value, ValueError>,
+    check: fn(&Value) -> Result<(), ValueError>,
+    fault: Option<fn(Fault) -> Result<Value, ValueError>>,
+    is_result: bool,
+}
+
+impl<R> Clone for Shape<R> {
+    fn clone(&self) -> Shape<R> {
+        *self
+    }
+}
+
+impl<R> Copy for Shape<R> {}
+
+impl<R> fmt::Debug for Shape<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shape")
+            .field("is_result", &self.is_result)
+            .field("takes_fault", &self.fault.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R> Shape<R> {
+    /// The same without the type, for the effect's metadata.
+    pub fn returns(self) -> Returns {
+        Returns { fault: self.fault, check: self.check, is_result: self.is_result }
+    }
+}
+
+/// Finds the [`Shape`] of a type by autoref specialisation.
+///
+/// A method call on `&&&Probe<R>` takes the first implementation that fits of `&&Probe`, `&Probe`, `Probe`: so the
+/// special cases are implemented for more references. This works where `R` is concrete, as it is in an expansion.
+pub mod probe {
+    use super::*;
+
+    /// Stands for a value of type `R`.
+    #[derive(Debug)]
+    pub struct Probe<R>(PhantomData<fn() -> R>);
+
+    impl<R> Probe<R> {
+        /// Makes one out of nothing.
+        #[expect(clippy::new_without_default, reason = "only expansions make one")]
+        pub const fn new() -> Probe<R> {
+            Probe(PhantomData)
+        }
+    }
+
+    fn shape<R: Recordable>(
+        is_err: fn(&R) -> bool,
+        text: fn(&R) -> String,
+        fault: Option<fn(Fault) -> Result<Value, ValueError>>,
+        is_result: bool,
+    ) -> Shape<R> {
+        let (encode, check) = (Value::encode_checked::<R>, |value: &Value| value.decode::<R>().map(drop));
+        Shape { is_err, text, encode, check, fault, is_result }
+    }
+
+    /// The text of an error with `Display`.
+    pub trait TextOfDisplay<R> {
+        /// The function that makes it.
+        fn text(&self) -> fn(&R) -> String;
+    }
+
+    impl<T, E: fmt::Display> TextOfDisplay<Result<T, E>> for &&Probe<Result<T, E>> {
+        fn text(&self) -> fn(&Result<T, E>) -> String {
+            |out| out.as_ref().err().map(E::to_string).unwrap_or_default()
+        }
+    }
+
+    /// The text of an error with `Debug` only.
+    pub trait TextOfDebug<R> {
+        /// The function that makes it.
+        fn text(&self) -> fn(&R) -> String;
+    }
+
+    impl<T, E: fmt::Debug> TextOfDebug<Result<T, E>> for &Probe<Result<T, E>> {
+        fn text(&self) -> fn(&Result<T, E>) -> String {
+            |out| out.as_ref().err().map(|error| format!("{error:?}")).unwrap_or_default()
+        }
+    }
+
+    /// The text of an error that has none.
+    pub trait TextOfAny<R> {
+        /// The function that makes it.
+        fn text(&self) -> fn(&R) -> String;
+    }
+
+    impl<R> TextOfAny<R> for Probe<R> {
+        fn text(&self) -> fn(&R) -> String {
+            |_| format!("an error in `{}`", std::any::type_name::<R>())
+        }
+    }
+
+    /// The shape of a `Result` whose error takes a fault.
+    pub trait ShapeOfFaulty<R> {
+        /// The shape, with the error's text.
+        fn shape(&self, text: fn(&R) -> String) -> Shape<R>
+        where
+            R: Recordable;
+    }
+
+    impl<T, E: From<Fault>> ShapeOfFaulty<Result<T, E>> for &&Probe<Result<T, E>> {
+        fn shape(&self, text: fn(&Result<T, E>) -> String) -> Shape<Result<T, E>>
+        where
+            Result<T, E>: Recordable,
+        {
+            shape(Result::is_err, text, Some(|fault| Value::encode(&Result::<T, E>::Err(E::from(fault)))), true)
+        }
+    }
+
+    /// The shape of any other `Result`.
+    pub trait ShapeOfResult<R> {
+        /// The shape, with the error's text.
+        fn shape(&self, text: fn(&R) -> String) -> Shape<R>
+        where
+            R: Recordable;
+    }
+
+    impl<T, E> ShapeOfResult<Result<T, E>> for &Probe<Result<T, E>> {
+        fn shape(&self, text: fn(&Result<T, E>) -> String) -> Shape<Result<T, E>>
+        where
+            Result<T, E>: Recordable,
+        {
+            shape(Result::is_err, text, None, true)
+        }
+    }
+
+    /// The shape of what is no `Result`.
+    pub trait ShapeOfAny<R> {
+        /// The shape; the text is never asked for.
+        fn shape(&self, text: fn(&R) -> String) -> Shape<R>
+        where
+            R: Recordable;
+    }
+
+    impl<R> ShapeOfAny<R> for Probe<R> {
+        fn shape(&self, text: fn(&R) -> String) -> Shape<R>
+        where
+            R: Recordable,
+        {
+            shape(|_| false, text, None, false)
+        }
+    }
+}
+
+/// A return type that a reconcile function can give the success of: any `Result`.
+#[diagnostic::on_unimplemented(
+    message = "`reconcile` needs an effect that returns a `Result`, not `{Self}`",
+    label = "has no `Ok` for `Reconciled::Happened` to be",
+    note = "let the effect return `durable::Result<{Self}>`"
+)]
+pub trait FromOk {
+    /// What `Reconciled::Happened` holds.
+    type Ok;
+
+    /// The effect's whole return value.
+    fn from_ok(ok: Self::Ok) -> Self;
+}
+
+impl<T, E> FromOk for Result<T, E> {
+    type Ok = T;
+
+    fn from_ok(ok: T) -> Result<T, E> {
+        Ok(ok)
+    }
+}
+
+/// A return type that can say what the engine found: a `Result` whose error is made of a [`Fault`].
+#[diagnostic::on_unimplemented(
+    message = "`in_doubt = error` needs an error type that takes what the engine found, and `{Self}` has none",
+    label = "cannot hold a `durable::Fault`",
+    note = "return `durable::Result<T>`, or implement `From<durable::Fault>` for the error type"
+)]
+pub trait TakesFault {}
+
+#[diagnostic::do_not_recommend]
+impl<T, E: From<Fault>> TakesFault for Result<T, E> {}

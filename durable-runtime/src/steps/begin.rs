@@ -1,0 +1,127 @@
+//! Steps that are begun now and awaited later.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use super::{
+    Step,
+    call::{EffectCall, WorkflowCall},
+    poll_in,
+    sealed::Sealed,
+    timer::Sleep,
+};
+use crate::{
+    contract::Site,
+    core::{drop_task, with},
+    value::Recordable,
+};
+
+/// What can be begun: calls of effects and workflows, and sleeps.
+pub trait Begin: Step<Output: Send + 'static, Future: 'static> {}
+
+impl<R: Recordable> Begin for EffectCall<R> {}
+impl<R: Recordable> Begin for WorkflowCall<R> {}
+impl Begin for Sleep {}
+
+/// Starts a step now; awaiting that gives a handle to await later. The step goes on meanwhile; dropping the handle closes it.
+///
+/// ```ignore
+/// let search = durable::begin(search_policy("refunds")).await;
+/// let order = load_order(id).await?;
+/// let policy = search.await?;
+/// ```
+#[must_use = "the step is begun when a workflow awaits this"]
+pub fn begin<S: Begin>(step: S) -> Beginning<S> {
+    Beginning(step)
+}
+
+/// See [`begin`].
+#[must_use = "the step is begun when a workflow awaits this"]
+#[derive(Debug)]
+pub struct Beginning<S>(S);
+
+impl<S> Sealed for Beginning<S> {}
+
+impl<S: Begin> Step for Beginning<S> {
+    type Output = Begun<S::Output>;
+    type Future = BeginFuture<S>;
+
+    fn into_future(self, site: &'static Site) -> BeginFuture<S> {
+        BeginFuture(Some(Box::pin(self.0.into_future(site))))
+    }
+}
+
+/// A step that is being begun.
+#[doc(hidden)]
+pub struct BeginFuture<S: Step>(Option<Pin<Box<S::Future>>>);
+
+impl<S: Begin> Future for BeginFuture<S> {
+    type Output = Begun<S::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = self.0.take() else { return Poll::Pending };
+        let (task, scope) = with(|core| core.open_task());
+        let cell = Arc::new(Mutex::new(None));
+        let into = cell.clone();
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            let value = future.await;
+            *lock(&into) = Some(value);
+        });
+        let polled = poll_in(scope, work.as_mut(), cx);
+        with(|core| core.put_task(task, polled.is_pending().then_some(work)));
+        Poll::Ready(Begun { task, cell })
+    }
+}
+
+/// A step that was begun; a step itself, to be awaited for the outcome.
+#[must_use = "dropping it closes the step that was begun"]
+pub struct Begun<T> {
+    task: u32,
+    cell: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> std::fmt::Debug for Begun<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Begun").finish_non_exhaustive()
+    }
+}
+
+impl<T> Sealed for Begun<T> {}
+
+impl<T: Send> Step for Begun<T> {
+    type Output = T;
+    type Future = Begun<T>;
+
+    fn into_future(self, _: &'static Site) -> Begun<T> {
+        self
+    }
+}
+
+impl<T: Send> Future for Begun<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        match lock(&self.cell).take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                with(|core| core.await_task(self.task));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T> Drop for Begun<T> {
+    fn drop(&mut self) {
+        drop_task(self.task);
+    }
+}
+
+/// Only ever held for an assignment, so a poisoned lock holds a whole value.
+fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,263 @@
+//! The one thread that writes: it takes all that is queued, writes one batch, waits for the disk once, and answers all.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+};
+
+use crate::store::{
+    Act, Batch, Done, StoreError, Write, Written,
+    sled::{
+        group::{Claims, Group},
+        high_water::HighWater,
+        identity::{HIGH_WATER, Lock, SLED, io_error},
+        keys::Meta,
+        medium::{Medium, panic_text},
+    },
+};
+
+/// Most writes in one group.
+const GROUP_WRITES: usize = 1024;
+/// A group takes no further write once it holds this many bytes.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// What the store's handle and its writer share.
+pub(super) struct Shared {
+    /// The database, until it is closed. Readers hold the lock while they read, the writer while it applies a batch, so
+    /// that a scan never sees half of one.
+    pub(super) medium: RwLock<Option<Medium>>,
+    queue: Mutex<Queue>,
+    /// Woken when there is something to write or no more will come.
+    work: Condvar,
+    /// Woken when the writer has ended.
+    end: Condvar,
+}
+
+/// Writes on their way to the writer.
+///
+/// The queue has no limit, so that [`crate::store::Store::submit`] never blocks a thread that polls futures. It is
+/// bounded by what waits: whoever submits a batch waits for its `done` before it submits much more, and the bytes are
+/// shared, not copied.
+#[derive(Default)]
+struct Queue {
+    writes: VecDeque<(Write, Done)>,
+    /// No more writes are taken.
+    closed: bool,
+    /// The writer has ended, thus.
+    ended: Option<Result<(), StoreError>>,
+}
+
+impl Shared {
+    pub(super) fn new(medium: Medium) -> Shared {
+        let (queue, work, end) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Shared { medium: RwLock::new(Some(medium)), queue, work, end }
+    }
+
+    /// Queues a write.
+    pub(super) fn submit(&self, write: Write, done: Done) {
+        let mut queue = self.queue();
+        if queue.closed {
+            drop(queue);
+            return done(Err(StoreError::Closed));
+        }
+        queue.writes.push_back((write, done));
+        drop(queue);
+        self.work.notify_one();
+    }
+
+    /// Takes no more writes.
+    pub(super) fn stop(&self) {
+        self.queue().closed = true;
+        self.work.notify_one();
+    }
+
+    /// Waits until the writer has ended.
+    pub(super) fn wait(&self) -> Result<(), StoreError> {
+        let mut queue = self.queue();
+        loop {
+            match &queue.ended {
+                Some(ended) => return ended.clone(),
+                None => queue = self.end.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// The next group, waited for; `None` when no more will come.
+    fn next_group(&self) -> Option<Vec<(Write, Done)>> {
+        let mut queue = self.queue();
+        while queue.writes.is_empty() {
+            if queue.closed {
+                return None;
+            }
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while group.len() < GROUP_WRITES && bytes < GROUP_BYTES {
+            let Some((write, done)) = queue.writes.pop_front() else { break };
+            bytes += bytes_of(&write);
+            group.push((write, done));
+        }
+        Some(group)
+    }
+
+    /// The lock guards no invariant that a panic could break: each holder does one thing to the queue.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The database as of the last batch applied.
+    pub(super) fn view(&self) -> RwLockReadGuard<'_, Option<Medium>> {
+        self.medium.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much room there is where the store is, in bytes; `None`: unknown.
+pub(super) type FreeSpace = Box<dyn Fn() -> Option<u64> + Send>;
+
+/// The state of the writing thread.
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) medium: Medium,
+    pub(super) store: PathBuf,
+    pub(super) meta: Meta,
+    pub(super) claims: Claims,
+    pub(super) high_water: HighWater,
+    /// sled's file, if each group has to be synced through it. It is our own descriptor and was opened before the first
+    /// write, so that it learns of every failure to write back.
+    pub(super) barrier: Option<File>,
+    pub(super) free_space: FreeSpace,
+    pub(super) reserve_bytes: u64,
+    pub(super) write_bytes_max: usize,
+    pub(super) lock: Lock,
+    /// Why nothing can be written any more.
+    pub(super) poisoned: Option<Arc<str>>,
+}
+
+impl Writer {
+    /// Writes until the store is closed, then closes the database and frees the lock.
+    pub(super) fn run(mut self) {
+        while let Some(group) = self.shared.next_group() {
+            self.answer(group);
+        }
+        let shared = Arc::clone(&self.shared);
+        let closed = self.close();
+        shared.queue().ended = Some(closed);
+        shared.end.notify_all();
+    }
+
+    /// Writes a group and tells everybody concerned.
+    fn answer(&mut self, group: Vec<(Write, Done)>) {
+        let (writes, dones): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+        let results = match &self.poisoned {
+            Some(_) => Vec::new(),
+            None => catch_unwind(AssertUnwindSafe(|| self.write(writes))).unwrap_or_else(|panic| {
+                self.poison(format!("the writer panicked: {}", panic_text(&*panic)));
+                Vec::new()
+            }),
+        };
+        let mut results = results.into_iter();
+        for done in dones {
+            let poisoned = || StoreError::Poisoned { reason: self.poisoned.clone().unwrap_or_default() };
+            let result = results.next().unwrap_or_else(|| Err(poisoned()));
+            // Somebody else's panic must not take the writer with it.
+            if catch_unwind(AssertUnwindSafe(move || done(result))).is_err() {
+                tracing::error!("a callback of a write panicked");
+            }
+        }
+    }
+
+    /// Writes a group. The results are those of its writes, in order; none at all if the store was poisoned.
+    ///
+    /// A crash before [`Medium::apply`] leaves nothing of the group; one after it, all or nothing; one after the sync,
+    /// all. The count in `high-water` may miss the last groups, never name one that is not durable.
+    fn write(&mut self, writes: Vec<Write>) -> Vec<Result<Written, StoreError>> {
+        let full = self.full(writes.iter().map(bytes_of).sum());
+        let mut group = Group::new(&self.medium, self.meta, &mut self.claims);
+        let mut results = Vec::with_capacity(writes.len());
+        for write in writes {
+            results.push(match (bytes_of(&write), &full, &write) {
+                (bytes, ..) if bytes > self.write_bytes_max => Err(too_large(bytes, self.write_bytes_max)),
+                // These write nothing.
+                (_, _, Write::Claim { .. } | Write::Release { .. }) | (_, None, _) => group.add(write),
+                (_, Some(reason), _) => Err(StoreError::Refused { reason: Arc::clone(reason) }),
+            });
+        }
+        match group.into_batch().and_then(|batch| self.commit(batch)) {
+            Ok(()) => results,
+            Err(error) => {
+                self.poison(error.to_string());
+                Vec::new()
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: Option<(sled::Batch, Meta)>) -> Result<(), StoreError> {
+        let Some((batch, meta)) = batch else { return Ok(()) };
+        {
+            let _nobody_reads = self.shared.medium.write().unwrap_or_else(PoisonError::into_inner);
+            self.medium.apply(batch)?;
+        }
+        self.medium.flush()?;
+        if let Some(file) = &self.barrier {
+            file.sync_data().map_err(|e| io_error("sync the database of", &self.store, &e))?;
+        }
+        self.meta = meta;
+        if let Err(error) = self.high_water.note(meta.commits) {
+            // The count is a lower bound, so an old one is still true.
+            tracing::warn!(%error, "cannot write {}", self.store.join(HIGH_WATER).display());
+        }
+        Ok(())
+    }
+
+    /// Why a group of so many bytes must not be written, if it must not.
+    ///
+    /// sled does not recover from a full disk until it is opened again, and does not open on one, so the disk must not
+    /// become full. A group may need several times its size: pages are rewritten, and old segments are freed later.
+    fn full(&self, bytes: usize) -> Option<Arc<str>> {
+        let needed = self.reserve_bytes.saturating_add(4 * bytes as u64);
+        let free = (self.free_space)()?;
+        (free < needed).then(|| format!("{free} bytes are free on the disk, the write needs {needed}").into())
+    }
+
+    fn poison(&mut self, reason: String) {
+        tracing::error!(reason, store = %self.store.display(), "the store cannot write any more until it is opened again");
+        self.poisoned = Some(reason.into());
+    }
+
+    /// Closes the database, then frees the lock.
+    ///
+    /// A crash within is like one before: all that was answered is durable.
+    fn close(self) -> Result<(), StoreError> {
+        // Readers that are under way end first; later ones find nothing.
+        drop(self.shared.medium.write().unwrap_or_else(PoisonError::into_inner).take());
+        let synced = self.high_water.sync();
+        let closed = self.medium.close(&self.store.join(SLED));
+        drop(self.lock);
+        closed?;
+        synced.map_err(|e| io_error("sync", &self.store.join(HIGH_WATER), &e))
+    }
+}
+
+fn too_large(bytes: usize, most: usize) -> StoreError {
+    StoreError::Rejected { reason: format!("the write has {bytes} bytes, the store takes {most}").into() }
+}
+
+/// The bytes a write brings, but for its names and numbers.
+fn bytes_of(write: &Write) -> usize {
+    match write {
+        Write::Create { frames, head, .. } => frames.len() + head.bytes.len(),
+        Write::Append(Batch { frames, acts, head, .. }) => {
+            let acts = acts.iter().map(|act| match act {
+                Act::Put { row, .. } => row.bytes.len(),
+                Act::Take { .. } => 0,
+            });
+            frames.len() + acts.sum::<usize>() + head.as_ref().map_or(0, |head| head.bytes.len())
+        }
+        Write::Put { row, .. } => row.bytes.len(),
+        Write::Aside { value, .. } => value.as_ref().map_or(0, |value| value.len()),
+        Write::Claim { .. } | Write::Release { .. } => 0,
+    }
+}

@@ -1,0 +1,818 @@
+//! Runs on tokio: one task per run, which tells its [`Life`] what happened and carries out what it wants.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{Notify, Semaphore, oneshot, watch},
+    task::AbortHandle,
+};
+use tracing::Instrument;
+
+use crate::{
+    clock::Clock,
+    contract::{ReconcileEnd, WhenInDoubt, WorkflowMeta},
+    drive::{Life, Now, Opened, Output, Setting, Slots},
+    effect::{BodyEnd, CatchPanic, Invocation, Resources, Start},
+    entry::{End, EscapedName, Millis, RunStarted},
+    head::{Aside, ParkedInfo},
+    id::{Attempt, Generation, RunId, Seq, StepNo},
+    log::{BatchNo, Lost, read_frames},
+    mailbox::Message,
+    park::DEATHS_MAX,
+    store::{Row, Store, StoreError, Write, Written},
+    value::ValueError,
+    view::Look,
+};
+
+/// Turns a run may take before it lets other tasks of the thread run.
+const TURNS_AT_ONCE: usize = 64;
+/// How many runs may be marked as being replayed at a time.
+const REPLAYS_MARKED_MAX: usize = 64;
+/// Bytes of a log that are read at a time on replay.
+const READ_BYTES: usize = 256 * 1024;
+/// Longest time without a look at the clock: a wall clock that was set is noticed within it.
+const TICK: Duration = Duration::from_secs(10);
+
+/// What all runs of a runtime share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) resources: Arc<Resources>,
+    pub(crate) slots: Arc<BodySlots>,
+    pub(crate) value_bytes_max: usize,
+    pub(crate) log_entries_warn: u64,
+    pub(crate) unwanted_grace: Duration,
+    pub(crate) runs: Mutex<HashMap<RunId, Arc<RunCell>>>,
+    pub(crate) timers: Timers,
+    /// Replays under way.
+    pub(crate) replays: Semaphore,
+    pub(crate) marked: Semaphore,
+    /// Runs whose replay may have killed the process are replayed alone.
+    pub(crate) suspects: Semaphore,
+    pub(crate) bodies: Arc<Bodies>,
+    pub(crate) closing: watch::Sender<bool>,
+    /// Set when the grace of a shutdown is over: bodies are dropped.
+    pub(crate) abandon: watch::Sender<bool>,
+    pub(crate) tasks: AtomicUsize,
+    pub(crate) idle: Notify,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Now {
+        Now { wall: self.clock.wall(), monotonic: self.clock.monotonic() }
+    }
+
+    pub(crate) fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<RunCell>>> {
+        lock(&self.runs)
+    }
+
+    /// Submits a write and waits for it.
+    pub(crate) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+        let (done, wait) = oneshot::channel();
+        self.store.submit(
+            write,
+            Box::new(move |result| {
+                let _ = done.send(result);
+            }),
+        );
+        wait.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Reads from the store on a thread that may block.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = self.store.clone();
+        match tokio::task::spawn_blocking(move || read(&*store)).await {
+            Ok(result) => result,
+            Err(_) => Err(StoreError::Closed),
+        }
+    }
+}
+
+/// Only ever held for a moment by code that does not panic; a poisoned lock holds a whole value.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a run stands, as far as others may know.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// Claimed, and being replayed, or waiting for that.
+    Opening,
+    /// Goes on.
+    Live,
+    /// Its terminal entry is durable.
+    Ended(Arc<End<'static>>),
+    Parked(ParkedInfo),
+    NoCode {
+        workflow: String,
+        module: String,
+        since: Millis,
+    },
+    /// This process has let go of it: shut down, or somebody else claimed it.
+    Gone,
+}
+
+/// A run that is in memory.
+pub(crate) struct RunCell {
+    pub(crate) id: RunId,
+    inbox: Mutex<VecDeque<Input>>,
+    wake: Notify,
+    pub(crate) phase: watch::Sender<Phase>,
+    /// Entries known to be durable.
+    pub(crate) durable: AtomicU64,
+}
+
+/// What a run's task is told.
+pub(crate) enum Input {
+    Written(BatchNo, Result<Written, StoreError>),
+    ReadBack(Result<Bytes, StoreError>),
+    Ended(u64, StepNo, Attempt, Result<BodyEnd, ValueError>),
+    /// A body was dropped before it came to an end.
+    Dropped(u64, StepNo, Attempt),
+    Reconciled(u64, StepNo, Attempt, Result<ReconcileEnd, ValueError>),
+    Row(Row),
+    /// Go on with a parked run.
+    Retry,
+    Look(oneshot::Sender<Look>),
+}
+
+impl RunCell {
+    pub(crate) fn new(id: RunId) -> Arc<RunCell> {
+        Arc::new(RunCell {
+            id,
+            inbox: Mutex::default(),
+            wake: Notify::new(),
+            phase: watch::Sender::new(Phase::Opening),
+            durable: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn tell(&self, input: Input) {
+        lock(&self.inbox).push_back(input);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+}
+
+/// The limit on bodies under way.
+pub(crate) struct BodySlots(Mutex<(usize, VecDeque<Arc<RunCell>>)>);
+
+impl BodySlots {
+    pub(crate) fn new(slots: usize) -> BodySlots {
+        BodySlots(Mutex::new((slots, VecDeque::new())))
+    }
+
+    fn wait(&self, cell: &Arc<RunCell>) {
+        let mut slots = lock(&self.0);
+        if slots.0 > 0 {
+            cell.wake();
+        } else {
+            slots.1.push_back(cell.clone());
+        }
+    }
+}
+
+impl Slots for BodySlots {
+    fn try_take(&self) -> bool {
+        let mut slots = lock(&self.0);
+        let free = slots.0 > 0;
+        slots.0 -= usize::from(free);
+        free
+    }
+
+    fn give(&self) {
+        let mut slots = lock(&self.0);
+        slots.0 += 1;
+        if let Some(first) = slots.1.pop_front() {
+            first.wake();
+        }
+    }
+}
+
+/// Wakes runs at their times: one task for all of them.
+#[derive(Default)]
+pub(crate) struct Timers {
+    due: Mutex<BTreeMap<(bool, Millis, RunId), Arc<RunCell>>>,
+    changed: Notify,
+}
+
+impl Timers {
+    /// Wakes `cell` when the monotonic clock, or the wall clock, gets there.
+    fn set(&self, on_wall: bool, at: Millis, cell: &Arc<RunCell>) {
+        let key = (on_wall, at, cell.id.clone());
+        let mut due = lock(&self.due);
+        let earliest = due.range((on_wall, 0, cell.id.clone())..).next().is_none_or(|(first, _)| *first > key);
+        due.insert(key, cell.clone());
+        drop(due);
+        if earliest {
+            self.changed.notify_one();
+        }
+    }
+
+    fn unset(&self, on_wall: bool, at: Millis, cell: &RunCell) {
+        lock(&self.due).remove(&(on_wall, at, cell.id.clone()));
+    }
+
+    /// Wakes whoever is due; answers how long until the next one is.
+    fn fire(&self, now: Now) -> Option<Duration> {
+        let mut due = lock(&self.due);
+        let mut wait = None;
+        for (on_wall, now) in [(false, now.monotonic), (true, now.wall)] {
+            while let Some((key, _)) = due.iter().find(|((wall, ..), _)| *wall == on_wall) {
+                let key = key.clone();
+                if key.1 > now {
+                    let left = Duration::from_millis(key.1 - now);
+                    wait = Some(wait.map_or(left, |wait: Duration| wait.min(left)));
+                    break;
+                }
+                if let Some(cell) = due.remove(&key) {
+                    cell.wake();
+                }
+            }
+        }
+        wait
+    }
+
+    pub(crate) async fn run(shared: Arc<Shared>) {
+        let mut closing = shared.closing.subscribe();
+        loop {
+            let wait = shared.timers.fire(shared.now()).unwrap_or(TICK).min(TICK);
+            tokio::select! {
+                () = shared.clock.sleep(wait) => {}
+                () = shared.timers.changed.notified() => {}
+                _ = closing.wait_for(|closing| *closing) => return,
+            }
+        }
+    }
+}
+
+/// Finds the code of a stored run among what link-time registration knows and what was started here.
+pub(crate) type Code = Arc<dyn Fn(&RunStarted<'_>) -> Option<&'static WorkflowMeta> + Send + Sync>;
+
+/// Starts the task of a run that is in the store.
+pub(crate) fn spawn(
+    shared: &Arc<Shared>,
+    cell: Arc<RunCell>,
+    code: Code,
+    aside: Aside,
+    generation: Generation,
+    fresh: bool,
+) {
+    shared.tasks.fetch_add(1, Ordering::SeqCst);
+    let shared = shared.clone();
+    let span = tracing::info_span!("run", id = %cell.id);
+    let task = async move {
+        let guard = TaskGuard(shared.clone());
+        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0 }.run(fresh).await;
+        drop(guard);
+    };
+    tokio::spawn(task.instrument(span));
+}
+
+struct TaskGuard(Arc<Shared>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        self.0.tasks.fetch_sub(1, Ordering::SeqCst);
+        self.0.idle.notify_waiters();
+    }
+}
+
+/// A body under way.
+struct BodyTask {
+    abort: AbortHandle,
+    unwanted: watch::Sender<bool>,
+    _listed: Listed,
+}
+
+/// What is listed of a body under way.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyInfo {
+    pub(crate) run: RunId,
+    pub(crate) effect: &'static str,
+    pub(crate) path: String,
+    pub(crate) attempt: Attempt,
+    pub(crate) since: Millis,
+}
+
+/// All bodies under way in this process.
+#[derive(Default)]
+pub(crate) struct Bodies(Mutex<(u64, BTreeMap<u64, BodyInfo>)>);
+
+impl Bodies {
+    fn list(self: &Arc<Bodies>, info: BodyInfo) -> Listed {
+        let mut bodies = lock(&self.0);
+        bodies.0 += 1;
+        let no = bodies.0;
+        bodies.1.insert(no, info);
+        Listed(self.clone(), no)
+    }
+
+    pub(crate) fn all(&self) -> Vec<BodyInfo> {
+        lock(&self.0).1.values().cloned().collect()
+    }
+}
+
+struct Listed(Arc<Bodies>, u64);
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        lock(&self.0.0).1.remove(&self.1);
+    }
+}
+
+/// What became of one life.
+enum Fate {
+    Ended(End<'static>),
+    Parked(ParkedInfo),
+    NoCode { workflow: String, module: String },
+    Gone,
+    Closing,
+}
+
+struct RunTask {
+    shared: Arc<Shared>,
+    cell: Arc<RunCell>,
+    code: Code,
+    aside: Aside,
+    generation: Generation,
+    /// Bodies under way, of this life or an earlier one of this process.
+    bodies: HashMap<(u64, StepNo, Attempt), BodyTask>,
+    life_no: u64,
+}
+
+impl RunTask {
+    async fn run(mut self, mut fresh: bool) {
+        loop {
+            self.life_no += 1;
+            let fate = self.live(fresh).await;
+            fresh = false;
+            let since = self.shared.clock.wall();
+            let (phase, over) = match fate {
+                Fate::Ended(end) => (Phase::Ended(Arc::new(end)), true),
+                Fate::Gone => (Phase::Gone, true),
+                Fate::Closing => (Phase::Gone, true),
+                Fate::Parked(parked) => {
+                    tracing::warn!(code = parked.code, "parked: {}", parked.why);
+                    self.aside.parked = Some(parked.clone());
+                    self.set_aside().await;
+                    (Phase::Parked(parked), false)
+                }
+                Fate::NoCode { workflow, module } => {
+                    tracing::warn!("waits for its code: workflow {workflow} of module {module}");
+                    (Phase::NoCode { workflow, module, since }, false)
+                }
+            };
+            if over {
+                // First out of the table, then said: who hears of the end finds the store's word.
+                self.shared.runs().remove(&self.cell.id);
+            }
+            self.cell.phase.send_replace(phase);
+            if over {
+                self.outlive().await;
+                return;
+            }
+            if !self.stand_by().await {
+                self.shared.runs().remove(&self.cell.id);
+                self.cell.phase.send_replace(Phase::Gone);
+                self.outlive().await;
+                return;
+            }
+            self.aside = Aside::default();
+            self.cell.phase.send_replace(Phase::Opening);
+        }
+    }
+
+    async fn set_aside(&mut self) {
+        let (run, value) = (self.cell.id.clone(), self.aside.bytes());
+        if let Err(e) = self.shared.write(Write::Aside { run, value }).await {
+            tracing::warn!("cannot note why the run is parked: {e}");
+        }
+    }
+
+    /// Claims, replays and goes on.
+    async fn live(&mut self, fresh: bool) -> Fate {
+        let mut closing = self.shared.closing.subscribe();
+        if *closing.borrow_and_update() {
+            return Fate::Closing;
+        }
+        let mut life = match self.open(fresh).await {
+            Ok(life) => life,
+            Err(fate) => return fate,
+        };
+        self.cell.phase.send_replace(Phase::Live);
+        let fate = self.go_on(&mut life, &mut closing).await;
+        self.close(&mut life).await;
+        fate
+    }
+
+    async fn open(&mut self, fresh: bool) -> Result<Life, Fate> {
+        if !fresh && self.aside.replaying && self.aside.deaths >= DEATHS_MAX {
+            return Err(Fate::Parked(ParkedInfo::died(self.aside.deaths, self.shared.clock.wall())));
+        }
+        let shared = self.shared.clone();
+        // A run that was being replayed when the process died is replayed alone.
+        let alone = match self.aside.replaying {
+            true => shared.suspects.acquire().await.ok(),
+            false => None,
+        };
+        let marked = match fresh {
+            true => None,
+            false => shared.marked.acquire().await.ok(),
+        };
+        if !fresh {
+            self.aside.deaths += 1;
+            self.aside.replaying = true;
+            // Durable before the replay begins: whoever kills the process in it is found out.
+            self.set_aside().await;
+        }
+        let run = self.cell.id.clone();
+        let epoch = match self.shared.write(Write::Claim { run: run.clone() }).await {
+            Ok(Written::Claimed(epoch)) => epoch,
+            Ok(_) | Err(_) => return Err(Fate::Gone),
+        };
+        let setting = Setting {
+            run,
+            generation: self.generation,
+            epoch,
+            key_prefix: key_prefix(&self.shared, &self.cell.id, self.generation).into(),
+            slots: self.shared.slots.clone(),
+            value_bytes_max: self.shared.value_bytes_max,
+            unwanted_grace_ms: self.shared.unwanted_grace.as_millis() as Millis,
+            after_crash: !fresh,
+        };
+        let replay = self.shared.replays.acquire().await.ok();
+        let (code, shared) = (self.code.clone(), self.shared.clone());
+        let replayed = tokio::task::spawn_blocking(move || replay_blocking(&shared, setting, &code)).await;
+        drop((replay, marked, alone));
+        let (opened, life) = match replayed {
+            Ok(Ok(replayed)) => replayed,
+            Ok(Err(e)) => {
+                let stop = crate::core::Stop::Store(e);
+                return Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall())));
+            }
+            Err(_) => return Err(Fate::Gone),
+        };
+        if !fresh {
+            self.aside = Aside::default();
+            let run = self.cell.id.clone();
+            self.shared.store.submit(Write::Aside { run, value: None }, Box::new(|_| {}));
+        }
+        match opened {
+            Opened::Live => Ok(life),
+            Opened::Ended => match life.state().ending.clone() {
+                Some(end) => Err(Fate::Ended(end)),
+                None => Err(Fate::Gone),
+            },
+            Opened::Stopped(stop) => Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))),
+            Opened::NoCode { workflow, module } => Err(Fate::NoCode { workflow, module }),
+        }
+    }
+
+    /// Tells the life what happened and does what it wants, until it is over.
+    async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>) -> Fate {
+        let mut armed: (Option<Millis>, Option<Millis>) = (None, None);
+        let mut warned = false;
+        loop {
+            self.take_inputs(life);
+            let mut turns = 0;
+            while turns < TURNS_AT_ONCE && life.turn(self.shared.now()) {
+                turns += 1;
+            }
+            self.perform(life);
+            self.cell.durable.store(life.log.durable().0, Ordering::Release);
+            if life.lost.is_some() || life.stop.is_some() {
+                break;
+            }
+            if !warned && life.state().len.0 > self.shared.log_entries_warn {
+                warned = true;
+                tracing::warn!(entries = life.state().len.0, "the log is long; every restart replays all of it");
+            }
+            if life.is_over() && life.log.is_settled() {
+                break;
+            }
+            if turns == TURNS_AT_ONCE {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let due = life.due();
+            if due != armed {
+                let timers = &self.shared.timers;
+                for (on_wall, before, after) in [(false, armed.0, due.0), (true, armed.1, due.1)] {
+                    before.inspect(|at| timers.unset(on_wall, *at, &self.cell));
+                    after.inspect(|at| timers.set(on_wall, *at, &self.cell));
+                }
+                armed = due;
+            }
+            tokio::select! {
+                () = self.cell.wake.notified() => {}
+                _ = closing.changed() => {
+                    if *closing.borrow() {
+                        break;
+                    }
+                }
+            }
+        }
+        for (on_wall, at) in [(false, armed.0), (true, armed.1)] {
+            at.inspect(|at| self.shared.timers.unset(on_wall, *at, &self.cell));
+        }
+        let since = self.shared.clock.wall();
+        match (&life.lost, &life.stop) {
+            (Some(Lost::Fenced), _) => Fate::Gone,
+            (Some(Lost::Rejected { seq, reason }), _) => Fate::Parked(ParkedInfo::rejected(*seq, reason, since)),
+            (None, Some(stop)) => Fate::Parked(ParkedInfo::of(stop, since)),
+            (None, None) if life.is_over() && life.log.is_settled() => match life.state().ending.clone() {
+                Some(end) => Fate::Ended(end),
+                None => Fate::Gone,
+            },
+            (None, None) => Fate::Closing,
+        }
+    }
+
+    fn take_inputs(&mut self, life: &mut Life) {
+        let inputs = std::mem::take(&mut *lock(&self.cell.inbox));
+        let now = self.shared.now();
+        life.now = now;
+        for input in inputs {
+            match input {
+                Input::Written(no, result) => life.written(no, result, now),
+                Input::ReadBack(stored) => life.read_back(stored, now),
+                Input::Ended(life_no, step, attempt, end) => {
+                    self.bodies.remove(&(life_no, step, attempt));
+                    if life_no == self.life_no {
+                        life.ended(step, attempt, end);
+                    } else if let Ok(end) = end {
+                        self.put_outcome(step, attempt, end);
+                    }
+                }
+                Input::Dropped(life_no, step, attempt) => {
+                    self.bodies.remove(&(life_no, step, attempt));
+                }
+                Input::Reconciled(life_no, step, attempt, end) => {
+                    if life_no == self.life_no {
+                        life.reconciled(step, attempt, end, now);
+                    }
+                }
+                Input::Row(row) => life.rows.push_back(row),
+                Input::Retry => {}
+                Input::Look(answer) => {
+                    let _ = answer.send(Look::at(life));
+                }
+            }
+        }
+    }
+
+    /// An outcome that came after its life: a fact for the next one, which takes it before it calls the step in doubt.
+    fn put_outcome(&self, step: StepNo, attempt: Attempt, end: BodyEnd) {
+        let row = Message::Outcome { generation: self.generation, step, attempt, end }.row();
+        let (cell, told) = (self.cell.clone(), row.clone());
+        self.shared.store.submit(
+            Write::Put { run: self.cell.id.clone(), row },
+            Box::new(move |result| match result {
+                Ok(_) => cell.tell(Input::Row(told)),
+                Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
+            }),
+        );
+    }
+
+    fn perform(&mut self, life: &mut Life) {
+        for output in life.take_outputs() {
+            match output {
+                Output::Append(no, batch) => {
+                    let cell = self.cell.clone();
+                    let done = move |result| cell.tell(Input::Written(no, result));
+                    self.shared.store.submit(Write::Append(batch), Box::new(done));
+                }
+                Output::ReadBack(from) => self.read_back(from),
+                Output::Start(step, start) => self.start(step, start),
+                Output::Abort(step, attempt) => {
+                    if let Some(body) = self.bodies.get(&(self.life_no, step, attempt)) {
+                        body.unwanted.send_replace(true);
+                        body.abort.abort();
+                    }
+                }
+                Output::Unwanted(step, attempt) => {
+                    if let Some(body) = self.bodies.get(&(self.life_no, step, attempt)) {
+                        body.unwanted.send_replace(true);
+                    }
+                }
+                Output::Reconcile(step, start) => self.reconcile(step, start),
+                Output::WantSlot => self.shared.slots.wait(&self.cell),
+            }
+        }
+    }
+
+    fn read_back(&self, from: Seq) {
+        let (cell, store, generation) = (self.cell.clone(), self.shared.store.clone(), self.generation);
+        tokio::task::spawn_blocking(move || {
+            let stored = read_frames(&*store, &cell.id, generation, from);
+            cell.tell(Input::ReadBack(stored));
+        });
+    }
+
+    fn start(&mut self, step: StepNo, start: Start) {
+        let (unwanted, told) = watch::channel(false);
+        let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told);
+        let (meta, attempt, life_no) = (start.meta, start.attempt, self.life_no);
+        let span = tracing::info_span!("effect", name = meta.name, path = %start.path, attempt = attempt.0);
+        let mut report = EndReport { cell: self.cell.clone(), life_no, step, attempt, ended: false };
+        let body = async move {
+            // Making the future is user code as well.
+            let body = async move { (meta.run)(invocation).await };
+            let end = CatchPanic(Box::pin(body)).await;
+            report.tell(end);
+        };
+        let abort = tokio::spawn(body.instrument(span)).abort_handle();
+        let info = BodyInfo {
+            run: self.cell.id.clone(),
+            effect: meta.name,
+            path: start.path,
+            attempt,
+            since: self.shared.clock.wall(),
+        };
+        let body = BodyTask { abort, unwanted, _listed: self.shared.bodies.list(info) };
+        self.bodies.insert((life_no, step, attempt), body);
+    }
+
+    fn reconcile(&self, step: StepNo, start: Start) {
+        let WhenInDoubt::Reconcile { run, .. } = start.meta.in_doubt else { return };
+        let (_, told) = watch::channel(false);
+        let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told);
+        let (cell, life_no, attempt) = (self.cell.clone(), self.life_no, start.attempt);
+        let span = tracing::info_span!("reconcile", name = start.meta.name, path = %start.path);
+        let ask = async move {
+            // In a task of its own, so that a panic is an answer: not known.
+            let answer = tokio::spawn(async move { run(invocation).await }.in_current_span()).await;
+            let answer = answer.unwrap_or_else(|e| Ok(ReconcileEnd::Failed(e.to_string())));
+            if let Ok(ReconcileEnd::Failed(why)) = &answer {
+                tracing::warn!("reconcile failed, and is asked again later: {why}");
+            }
+            cell.tell(Input::Reconciled(life_no, step, attempt, answer));
+        };
+        tokio::spawn(ask.instrument(span));
+    }
+
+    /// The life is over, and bodies may still be under way.
+    async fn close(&mut self, life: &mut Life) {
+        life.drop_code();
+        life.now = self.shared.now();
+        if !life.is_over() {
+            life.drain();
+        }
+        self.perform_last(life);
+        while !life.log.is_settled() && life.lost.is_none() && life.log.trouble().is_none() {
+            self.cell.wake.notified().await;
+            self.take_inputs(life);
+            self.perform_last(life);
+        }
+        for (step, attempt, end) in life.unsaid() {
+            self.put_outcome(step, attempt, end);
+        }
+        if let Some(Lost::Rejected { reason, .. }) = &life.lost {
+            for (step, attempt) in life.log.unwritten_outcomes() {
+                self.put_outcome(step, attempt, BodyEnd::NotRecordable { reason: reason.to_string() });
+            }
+        }
+        // What the life has not looked at is for the next one, which reads the mailbox.
+        for body in self.bodies.values() {
+            body.unwanted.send_replace(true);
+        }
+        let (run, epoch) = (self.cell.id.clone(), life.setting.epoch);
+        self.shared.store.submit(Write::Release { run, epoch }, Box::new(|_| {}));
+    }
+
+    /// What is still to be appended, and nothing else.
+    fn perform_last(&mut self, life: &mut Life) {
+        for output in life.take_outputs() {
+            if let Output::Append(no, batch) = output {
+                let cell = self.cell.clone();
+                let done = move |result| cell.tell(Input::Written(no, result));
+                self.shared.store.submit(Write::Append(batch), Box::new(done));
+            }
+        }
+    }
+
+    /// Waits for the bodies of lives that are over; their outcomes go to the mailbox.
+    async fn outlive(&mut self) {
+        let mut abandon = self.shared.abandon.subscribe();
+        while !self.bodies.is_empty() {
+            self.take_late(false);
+            if self.bodies.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = self.cell.wake.notified() => {}
+                _ = abandon.wait_for(|abandon| *abandon) => return,
+            }
+        }
+    }
+
+    /// A parked run: true when it is to be tried again, false when the runtime closes.
+    async fn stand_by(&mut self) -> bool {
+        let mut closing = self.shared.closing.subscribe();
+        loop {
+            if self.take_late(true) {
+                return true;
+            }
+            tokio::select! {
+                () = self.cell.wake.notified() => {}
+                _ = closing.wait_for(|closing| *closing) => return false,
+            }
+        }
+    }
+
+    /// Inputs of a run without a life; true if it is to be tried again.
+    fn take_late(&mut self, parked: bool) -> bool {
+        let inputs = std::mem::take(&mut *lock(&self.cell.inbox));
+        let mut retry = false;
+        for input in inputs {
+            match input {
+                Input::Ended(life_no, step, attempt, end) => {
+                    self.bodies.remove(&(life_no, step, attempt));
+                    if let (Ok(end), true) = (end, parked || !self.is_ended()) {
+                        self.put_outcome(step, attempt, end);
+                    }
+                }
+                Input::Dropped(life_no, step, attempt) => {
+                    self.bodies.remove(&(life_no, step, attempt));
+                }
+                Input::Retry => retry = true,
+                Input::Look(answer) => {
+                    let _ = answer.send(Look::default());
+                }
+                Input::Written(..) | Input::ReadBack(_) | Input::Reconciled(..) | Input::Row(_) => {}
+            }
+        }
+        retry
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(&*self.cell.phase.borrow(), Phase::Ended(_))
+    }
+}
+
+impl Drop for RunTask {
+    fn drop(&mut self) {
+        for body in self.bodies.values() {
+            body.abort.abort();
+        }
+    }
+}
+
+/// Tells the end of a body, or that it was dropped.
+struct EndReport {
+    cell: Arc<RunCell>,
+    life_no: u64,
+    step: StepNo,
+    attempt: Attempt,
+    ended: bool,
+}
+
+impl EndReport {
+    fn tell(&mut self, end: Result<BodyEnd, ValueError>) {
+        self.ended = true;
+        self.cell.tell(Input::Ended(self.life_no, self.step, self.attempt, end));
+    }
+}
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.cell.tell(Input::Dropped(self.life_no, self.step, self.attempt));
+        }
+    }
+}
+
+/// Reads and replays a run; blocks on the store.
+fn replay_blocking(shared: &Arc<Shared>, setting: Setting, code: &Code) -> Result<(Opened, Life), StoreError> {
+    let rows = shared.store.rows(&setting.run)?;
+    let (store, run, generation) = (shared.store.clone(), setting.run.clone(), setting.generation);
+    let source = Box::new(move |from: Seq| store.read(&run, generation, from, READ_BYTES));
+    let mut life = Life::new(setting, source);
+    life.rows = rows.into();
+    let opened = life.replay(shared.now(), &**code);
+    Ok((opened, life))
+}
+
+/// What the engine's own keys of a run begin with: store, run and generation, each escaped so that `/` stands only between them.
+pub(crate) fn key_prefix(shared: &Shared, run: &RunId, generation: Generation) -> String {
+    format!("{}/{}/{generation}", shared.store.about().id, EscapedName(run.as_str()))
+}
+
+pub(crate) fn new_shared_semaphores(replays: usize) -> (Semaphore, Semaphore, Semaphore) {
+    (Semaphore::new(replays.max(1)), Semaphore::new(REPLAYS_MARKED_MAX), Semaphore::new(1))
+}

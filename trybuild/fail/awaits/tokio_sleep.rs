@@ -1,0 +1,12 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    look(&name).await
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    use std::time::Duration;
+    let found = tokio::time::timeout(Duration::from_secs(1), look(&name)).await;
+    found.unwrap_or(0)
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    use std::time::Instant;
+    let now = Instant::now();
+    look(&format!("{name}{now:?}")).await
+}
+
+fn main() {}

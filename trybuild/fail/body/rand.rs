@@ -1,0 +1,17 @@
+mod rand {
+    pub fn random() -> u64 {
+        4
+    }
+}
+
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    look(&name).await + rand::random()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(readonly)]
+async fn look(text: &str) -> String {
+    text.into()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(at_most_once, reconcile = find)]
+async fn charge(cents: u64) -> durable::Result<u64> {
+    Ok(cents)
+}
+
+fn main() {}

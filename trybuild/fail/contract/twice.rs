@@ -1,0 +1,6 @@
+#[durable::effect(read_only, read_only)]
+async fn look(text: &str) -> String {
+    text.into()
+}
+
+fn main() {}

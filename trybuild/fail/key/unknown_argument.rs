@@ -1,0 +1,8 @@
+use durable::EffectContext;
+
+#[durable::effect(key = "{order}:{cents}")]
+async fn pay(cx: &EffectContext, cents: u64) -> u64 {
+    cents + cx.idempotency_key().len() as u64
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(key)]
+async fn pay(cents: u64) -> u64 {
+    cents
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    format!("{}", look(&name).await,, 1).len() as u64
+}
+
+fn main() {}

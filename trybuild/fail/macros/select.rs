@@ -1,0 +1,14 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> u64 {
+    text.len() as u64
+}
+
+#[durable::workflow]
+async fn agent(name: String) -> u64 {
+    tokio::select! {
+        a = look("a") => a,
+        b = look(&name) => b,
+    }
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(read_only, retry(attempts = 3, factor = 0.5))]
+async fn look(text: &str) -> durable::Result<String> {
+    Ok(text.into())
+}
+
+fn main() {}

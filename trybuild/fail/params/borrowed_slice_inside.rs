@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(all: Vec<&[u64]>) -> u64 {
+    all.len() as u64
+}
+
+fn main() {}

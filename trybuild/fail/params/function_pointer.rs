@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(shown: fn() -> u64) -> u64 {
+    shown()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::workflow]
+async fn look(#[resource] bank: &String) -> u64 {
+    bank.len() as u64
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(shown: &(dyn Fn() -> u64 + Sync)) -> u64 {
+    shown()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(_: u64) -> u64 {
+    1
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::part]
+async fn turn(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn main() {}

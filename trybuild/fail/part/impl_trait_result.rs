@@ -1,0 +1,6 @@
+#[durable::part]
+async fn turn(name: &str) -> impl ToString {
+    name.len()
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::part]
+fn turn(name: &str) -> usize {
+    name.len()
+}
+
+fn main() {}

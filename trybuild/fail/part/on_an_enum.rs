@@ -1,0 +1,6 @@
+#[durable::part]
+pub enum Turn {
+    First,
+}
+
+fn main() {}

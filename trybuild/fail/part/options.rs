@@ -1,0 +1,6 @@
+#[durable::part(name = "turn")]
+async fn turn(name: &str) -> usize {
+    name.len()
+}
+
+fn main() {}

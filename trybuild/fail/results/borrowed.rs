@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> &str {
+    text
+}
+
+fn main() {}

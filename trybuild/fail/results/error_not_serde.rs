@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+async fn look(text: &str) -> Result<String, std::fmt::Error> {
+    Ok(text.into())
+}
+
+fn main() {}

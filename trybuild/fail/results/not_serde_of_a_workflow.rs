@@ -1,0 +1,8 @@
+pub struct Found(String);
+
+#[durable::workflow]
+async fn look(text: &str) -> Found {
+    Found(text.into())
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[durable::effect(read_only)]
+const fn look(n: u64) -> u64 {
+    n
+}
+
+fn main() {}

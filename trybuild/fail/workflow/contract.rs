@@ -1,0 +1,6 @@
+#[durable::workflow(read_only)]
+async fn agent(name: String) -> usize {
+    name.len()
+}
+
+fn main() {}

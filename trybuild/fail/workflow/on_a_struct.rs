@@ -1,0 +1,6 @@
+#[durable::workflow]
+pub struct Agent {
+    pub name: String,
+}
+
+fn main() {}

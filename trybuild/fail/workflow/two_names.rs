@@ -1,0 +1,6 @@
+#[durable::workflow(name = "a", name = "b")]
+async fn agent(name: String) -> usize {
+    name.len()
+}
+
+fn main() {}

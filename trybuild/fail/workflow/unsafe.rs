@@ -1,0 +1,6 @@
+#[durable::workflow]
+async unsafe fn agent() -> u64 {
+    1
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+pub trait Agent {
+    #[durable::workflow]
+    async fn run() -> u64;
+}
+
+fn main() {}
