@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use crate::{
+    clock::Millis,
     contract::{Contract, EffectMeta, ReconcileEnd, WhenInDoubt},
     core::{Delivered, Stop},
     drive::{Life, Now, Output},
     effect::{BodyEnd, Start},
-    entry::{Kind, Millis, Outcome, RecordedFault, Resolved},
+    entry::{Kind, Outcome, RecordedFault, Resolved},
     failure::Fault,
     fold::{EffectStep, Step, StepState, What},
     id::{Attempt, Seq, StepNo},
@@ -64,8 +65,10 @@ impl Report {
 /// A step in doubt that may be asked about, or run again, from some moment on.
 #[derive(Debug)]
 pub(crate) struct Settle {
-    /// On the monotonic clock.
+    /// When there is something to do next, on the monotonic clock.
     pub(crate) due: Millis,
+    /// When no request of the dead body can be under way any more.
+    settled: Millis,
     attempt: Attempt,
     tries: u32,
     /// A person has said "run again": the row that says so, and who.
@@ -382,7 +385,7 @@ impl Life {
             }
             WhenInDoubt::Reconcile { settle_ms, .. } => {
                 let due = self.now.monotonic.saturating_add(settle_ms);
-                self.settling.insert(step, Settle { due, attempt, tries: 0, again: None, asks: true });
+                self.settling.insert(step, Settle { due, settled: due, attempt, tries: 0, again: None, asks: true });
             }
         }
     }
@@ -505,6 +508,7 @@ impl Life {
                 if let (Verdict::RunAgain, Some(settle)) = (&how, self.settling.get_mut(&step)) {
                     // A request of the dead body may still be under way: a person's word does not change that.
                     settle.again = Some((row.id, by));
+                    settle.due = settle.settled;
                     return;
                 }
                 self.log.act(Act::Take { row: row.id });

@@ -10,7 +10,9 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::entry::Millis;
+
+/// Milliseconds: since 1970 in UTC, or since some moment of this process.
+pub type Millis = u64;
 
 /// What the runtime knows of time.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {

@@ -18,8 +18,9 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
+    clock::Millis,
     contract::{EffectMeta, Site, site_by_id},
-    entry::{Entry, EntryError, EscapedName, Kind, Millis, Path, decode},
+    entry::{Entry, EntryError, EscapedName, Kind, Path, decode},
     failure::Fault,
     fold::{IllegalEntry, RunState},
     id::{Seq, StepNo},

@@ -18,14 +18,15 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    clock::Millis,
     bodies::{Body, Report, Settle},
     contract::{Returned, WorkflowFuture, WorkflowMeta},
     core::{Core, Delivered, Fresh, Stop, Until, lend, with},
     effect::{Start, panic_text},
-    entry::{Call, End, Entry, Kind, Millis, Outcome, RunStarted, decode},
+    entry::{Call, End, Entry, Kind, Outcome, RunStarted, decode},
     failure::Fault,
     fold::{RunState, StepState, What},
-    head::HeadInfo,
+    head::{HeadInfo, Started},
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::{BatchNo, Log, Lost, Next},
     script::{Script, Source},
@@ -136,8 +137,11 @@ pub(crate) struct Life {
     pub(crate) retries: BTreeSet<(Millis, StepNo)>,
     /// Steps in doubt that are reconciled or were resolved, and when.
     pub(crate) settling: BTreeMap<StepNo, Settle>,
-    /// No body runs before its call is durable, not even a `read_only` one: whoever crashes again and again must be counted.
+    /// No body runs before its call is durable, not even a `read_only` one, until this life has got a step further: whoever
+    /// crashes again and again must be counted.
     pub(crate) careful: bool,
+    /// Place of the first completion of this life.
+    first_step: Option<Seq>,
 
     // ---- sleeps ----
     /// Sleeps, on the monotonic clock.
@@ -146,14 +150,6 @@ pub(crate) struct Life {
     timer_due: BTreeMap<StepNo, Millis>,
     /// Sleeps until a time of the wall clock.
     deadlines: BTreeSet<(Millis, StepNo)>,
-}
-
-/// What `run.started` says.
-#[derive(Clone, Debug)]
-pub(crate) struct Started {
-    pub(crate) workflow: Arc<str>,
-    pub(crate) module: Arc<str>,
-    pub(crate) at: Millis,
 }
 
 /// Finds the code of a stored run.
@@ -185,6 +181,7 @@ impl Life {
             retries: BTreeSet::new(),
             settling: BTreeMap::new(),
             careful: setting.after_crash,
+            first_step: None,
             timers: BTreeSet::new(),
             timer_due: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -451,9 +448,11 @@ impl Life {
 
     /// Appends one completion and gives it to the code at once: a log never holds two without the poll between.
     pub(crate) fn complete(&mut self, kind: Kind<'_>, step: StepNo, delivered: Delivered) {
+        let seq = self.state().len;
         if !self.append(kind) {
             return;
         }
+        self.first_step.get_or_insert(seq);
         let core = self.core_mut();
         core.now = core.state.last_at;
         if core.deliver(step, delivered) && self.future.is_some() {
@@ -705,6 +704,9 @@ impl Life {
                 self.lost.get_or_insert(lost);
                 self.drop_code();
             }
+        }
+        if self.first_step.is_some_and(|seq| seq < self.log.durable()) {
+            self.careful = false;
         }
         self.pass_barrier();
     }

@@ -119,6 +119,8 @@ struct Inner {
     args: Args,
     context: EffectContext,
     resources: Arc<Resources>,
+    /// Kept until the body and all that runs for it is gone: a body that blocks its thread outlives the task that waits for it.
+    _kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Invocation {
@@ -127,6 +129,7 @@ impl Invocation {
         run: RunId,
         resources: Arc<Resources>,
         unwanted: watch::Receiver<bool>,
+        kept: Option<Box<dyn Any + Send + Sync>>,
     ) -> Invocation {
         let meta = start.meta;
         let context = EffectContext {
@@ -139,7 +142,7 @@ impl Invocation {
             doubt: Mutex::new(None),
             unwanted,
         };
-        Invocation(Arc::new(Inner { meta, args: start.args.clone(), context, resources }))
+        Invocation(Arc::new(Inner { meta, args: start.args.clone(), context, resources, _kept: kept }))
     }
 
     pub fn arg<T: ?Sized, O>(&self, param: &Param<T, O>) -> Result<O, ValueError> {

@@ -11,6 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    clock::Millis,
     contract::Contract,
     failure::Fault,
     id::{Attempt, Seq, StepNo},
@@ -20,9 +21,6 @@ use crate::{
 pub(crate) const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const VERSION: u8 = 1;
 const FRAME_HEAD: usize = 4 + 8 + 1;
-
-/// Milliseconds since 1970 in UTC.
-pub(crate) type Millis = u64;
 
 /// One entry of a log.
 #[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]

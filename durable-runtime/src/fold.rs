@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
+    clock::Millis,
     contract::Contract,
-    entry::{Call, End, Entry, Kind, Millis, Outcome, Resolved},
+    entry::{Call, End, Entry, Kind, Outcome, Resolved},
     id::{Attempt, Seq, StepNo},
 };
 

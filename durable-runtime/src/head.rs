@@ -1,9 +1,19 @@
 //! What the runtime lists runs by, and what it keeps of a run beside its log.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{drive::Started, entry::Millis, id::Generation, store::Head};
+use crate::{clock::Millis, id::Generation, store::Head};
+
+/// What `run.started` says.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub(crate) workflow: Arc<str>,
+    pub(crate) module: Arc<str>,
+    pub(crate) at: Millis,
+}
 
 /// The derived index of a run: written when it begins and when it ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -29,7 +29,7 @@ mod view;
 mod worker;
 
 pub use builder::{BODIES_AT_ONCE, Builder, LOG_ENTRIES_WARN, StepInfo, VALUE_BYTES_MAX, WorkflowInfo, workflows};
-pub use clock::{Clock, SystemClock, TestClock};
+pub use clock::{Clock, Millis, SystemClock, TestClock};
 pub use contract::Contract;
 pub use effect::EffectContext;
 pub use error::{Code, Error, Parked};

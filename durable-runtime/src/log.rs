@@ -9,7 +9,8 @@ use std::{collections::VecDeque, sync::Arc};
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    entry::{Entry, EntryError, Kind, Millis, each_entry},
+    clock::Millis,
+    entry::{Entry, EntryError, Kind, each_entry},
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     store::{Act, Batch, Head, Store, StoreError, Written},
 };

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    clock::system_time,
+    clock::{Millis, system_time},
     contract::Site,
     core::Stop,
-    entry::Millis,
     error::{Code, Parked, divergence_why},
     head::ParkedInfo,
     id::Seq,

@@ -16,9 +16,9 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::{
     builder::Builder,
-    clock::system_time,
+    clock::{Millis, system_time},
     contract::{Registered, WorkflowMeta},
-    entry::{End, Entry, Kind as EntryKind, Millis, RunStarted, decode, next_frame},
+    entry::{End, Entry, Kind as EntryKind, RunStarted, decode, next_frame},
     error::{Error, Kind},
     head::{Aside, HeadInfo},
     id::{Attempt, Generation, RunId, Seq, StepNo},
@@ -207,22 +207,22 @@ impl Runtime {
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
             for (id, record) in page {
-                self.resume(id, &record);
+                self.adopt(id, record.head.generation, Aside::read(record.aside.as_ref()), false);
             }
         }
     }
 
-    fn resume(&self, id: RunId, record: &RunRecord) -> Arc<RunCell> {
+    /// Has the run in memory and going on, once.
+    fn adopt(&self, id: RunId, generation: Generation, aside: Aside, fresh: bool) {
         let shared = &self.inner.shared;
         let mut runs = shared.runs();
-        if let Some(cell) = runs.get(&id) {
-            return cell.clone();
+        if runs.contains_key(&id) {
+            return;
         }
         let cell = RunCell::new(id.clone());
+        cell.durable.store(u64::from(fresh), Ordering::Release);
         runs.insert(id, cell.clone());
-        let aside = Aside::read(record.aside.as_ref());
-        spawn(shared, cell.clone(), self.inner.code.clone(), aside, record.head.generation, false);
-        cell
+        spawn(shared, cell, self.inner.code.clone(), aside, generation, fresh);
     }
 
     /// What an acknowledged write of this runtime's store survives.
@@ -264,10 +264,7 @@ impl Runtime {
         let run = match written {
             Written::Exists => self.existing(&id, meta, &args, digest).await?,
             _ => {
-                let cell = RunCell::new(id.clone());
-                cell.durable.store(1, Ordering::Release);
-                shared.runs().insert(id.clone(), cell.clone());
-                spawn(shared, cell, self.inner.code.clone(), Aside::default(), generation, true);
+                self.adopt(id.clone(), generation, Aside::default(), true);
                 AnyRun { id, runtime: self.clone() }
             }
         };
@@ -322,7 +319,11 @@ impl Runtime {
     pub async fn run(&self, id: impl AsRef<str>) -> Result<AnyRun, Error> {
         let id = RunId::new(id)?;
         if !self.inner.shared.runs().contains_key(&id) {
-            self.record(&id).await?;
+            let record = self.record(&id).await?;
+            // Created a moment ago by another task of this process, which has not got further yet.
+            if record.head.live && !*self.inner.shared.closing.borrow() {
+                self.adopt(id.clone(), record.head.generation, Aside::read(record.aside.as_ref()), false);
+            }
         }
         Ok(AnyRun { id, runtime: self.clone() })
     }
@@ -427,7 +428,10 @@ impl Runtime {
         let record = self.record(&id).await?;
         let cell = self.inner.shared.runs().get(&id).cloned();
         let hold = match &cell {
-            Some(cell) => look(cell).await.holds.into_iter().find(|hold| hold.step == step),
+            Some(cell) => {
+                let look = look(cell).await;
+                look.holds.into_iter().chain(look.reconciling).find(|hold| hold.step == step)
+            }
             None => None,
         };
         let Some(hold) = hold else {

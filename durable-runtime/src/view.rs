@@ -6,10 +6,10 @@ use bytes::Bytes;
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    clock::system_time,
+    clock::{Millis, system_time},
     contract::{Contract, site_by_id},
     drive::Life,
-    entry::{Call, Entry, EntryError, Kind, Millis, Outcome, each_entry},
+    entry::{Call, Entry, EntryError, Kind, Outcome, each_entry},
     error::Parked,
     fold::{StepState, What},
     id::{Attempt, RunId, Seq, StepNo},
@@ -162,14 +162,17 @@ pub struct Hold {
 pub(crate) struct Look {
     pub(crate) status: Option<Status>,
     pub(crate) last_at: Millis,
+    /// Steps in doubt that wait for a person.
     pub(crate) holds: Vec<Hold>,
+    /// Steps in doubt that a reconcile function is asked about: a person may resolve them too.
+    pub(crate) reconciling: Vec<Hold>,
 }
 
 impl Look {
     pub(crate) fn at(life: &Life) -> Look {
         let state = life.state();
-        let mut holds = Vec::new();
-        let (mut running, mut retrying, mut reconciling) = (false, None, None);
+        let (mut holds, mut reconciling) = (Vec::new(), Vec::new());
+        let (mut running, mut retrying) = (false, None);
         let mut sleeping: Option<Millis> = None;
         for (no, step) in &state.steps {
             match (&step.what, &step.state) {
@@ -177,11 +180,9 @@ impl Look {
                     sleeping = Some(sleeping.map_or(*deadline, |first| first.min(*deadline)));
                 }
                 (What::Effect(effect), StepState::InDoubt(attempt, reason, since)) if !step.closed => {
-                    if life.settling.get(no).is_some_and(|settle| settle.is_asking()) {
-                        reconciling = Some(effect.path.to_string());
-                        continue;
-                    }
-                    holds.push(Hold {
+                    let asking = life.settling.get(no).is_some_and(|settle| settle.is_asking());
+                    let doubts = if asking { &mut reconciling } else { &mut holds };
+                    doubts.push(Hold {
                         run: life.setting.run.clone(),
                         step: *no,
                         path: effect.path.to_string(),
@@ -208,8 +209,8 @@ impl Look {
             Status::Ending
         } else if running {
             Status::Running
-        } else if let Some(path) = reconciling {
-            Status::Reconciling { path }
+        } else if let Some(first) = reconciling.first() {
+            Status::Reconciling { path: first.path.clone() }
         } else if !holds.is_empty() {
             Status::Held { steps: holds.iter().map(|hold| hold.step).collect() }
         } else if let Some((path, attempt, at)) = retrying {
@@ -219,7 +220,7 @@ impl Look {
         } else {
             Status::Running
         };
-        Look { status: Some(status), last_at: state.last_at, holds }
+        Look { status: Some(status), last_at: state.last_at, holds, reconciling }
     }
 }
 

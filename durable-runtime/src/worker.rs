@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,11 +17,11 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
-    clock::Clock,
+    clock::{Millis, Clock},
     contract::{ReconcileEnd, WhenInDoubt, WorkflowMeta},
     drive::{Life, Now, Opened, Output, Setting, Slots},
     effect::{BodyEnd, CatchPanic, Invocation, Resources, Start},
-    entry::{End, EscapedName, Millis, RunStarted},
+    entry::{End, EscapedName, RunStarted},
     head::{Aside, ParkedInfo},
     id::{Attempt, Generation, RunId, Seq, StepNo},
     log::{BatchNo, Lost, read_frames},
@@ -38,6 +38,8 @@ const TURNS_AT_ONCE: usize = 64;
 const REPLAYS_MARKED_MAX: usize = 64;
 /// Bytes of a log that are read at a time on replay.
 const READ_BYTES: usize = 256 * 1024;
+/// Longest time of a reconcile function whose effect has no timeout.
+const RECONCILE_TIME: Duration = Duration::from_secs(5 * 60);
 /// Longest time without a look at the clock: a wall clock that was set is noticed within it.
 const TICK: Duration = Duration::from_secs(10);
 
@@ -131,6 +133,10 @@ pub(crate) struct RunCell {
     pub(crate) phase: watch::Sender<Phase>,
     /// Entries known to be durable.
     pub(crate) durable: AtomicU64,
+    /// It is in the queue for a slot.
+    wants_slot: AtomicBool,
+    /// It was woken because a slot is free.
+    offered: AtomicBool,
 }
 
 /// What a run's task is told.
@@ -155,6 +161,8 @@ impl RunCell {
             wake: Notify::new(),
             phase: watch::Sender::new(Phase::Opening),
             durable: AtomicU64::new(0),
+            wants_slot: AtomicBool::new(false),
+            offered: AtomicBool::new(false),
         })
     }
 
@@ -176,13 +184,28 @@ impl BodySlots {
         BodySlots(Mutex::new((slots, VecDeque::new())))
     }
 
+    /// Offers the next free slot to `cell`.
     fn wait(&self, cell: &Arc<RunCell>) {
         let mut slots = lock(&self.0);
-        if slots.0 > 0 {
-            cell.wake();
-        } else {
+        if !cell.wants_slot.swap(true, Ordering::Relaxed) {
             slots.1.push_back(cell.clone());
         }
+        offer(&mut slots);
+    }
+
+    /// A run that was offered a slot has taken what it wanted: the next one's turn.
+    fn pass_on(&self) {
+        offer(&mut lock(&self.0));
+    }
+}
+
+fn offer((free, waiting): &mut (usize, VecDeque<Arc<RunCell>>)) {
+    if *free > 0
+        && let Some(first) = waiting.pop_front()
+    {
+        first.wants_slot.store(false, Ordering::Relaxed);
+        first.offered.store(true, Ordering::Relaxed);
+        first.wake();
     }
 }
 
@@ -197,51 +220,46 @@ impl Slots for BodySlots {
     fn give(&self) {
         let mut slots = lock(&self.0);
         slots.0 += 1;
-        if let Some(first) = slots.1.pop_front() {
-            first.wake();
-        }
+        offer(&mut slots);
     }
 }
 
 /// Wakes runs at their times: one task for all of them.
 #[derive(Default)]
 pub(crate) struct Timers {
-    due: Mutex<BTreeMap<(bool, Millis, RunId), Arc<RunCell>>>,
+    /// By the monotonic clock, and by the wall clock.
+    due: Mutex<[BTreeMap<(Millis, RunId), Arc<RunCell>>; 2]>,
     changed: Notify,
 }
 
 impl Timers {
     /// Wakes `cell` when the monotonic clock, or the wall clock, gets there.
     fn set(&self, on_wall: bool, at: Millis, cell: &Arc<RunCell>) {
-        let key = (on_wall, at, cell.id.clone());
         let mut due = lock(&self.due);
-        let earliest = due.range((on_wall, 0, cell.id.clone())..).next().is_none_or(|(first, _)| *first > key);
-        due.insert(key, cell.clone());
-        drop(due);
+        let due = &mut due[usize::from(on_wall)];
+        let earliest = due.first_key_value().is_none_or(|((first, _), _)| *first > at);
+        due.insert((at, cell.id.clone()), cell.clone());
         if earliest {
             self.changed.notify_one();
         }
     }
 
     fn unset(&self, on_wall: bool, at: Millis, cell: &RunCell) {
-        lock(&self.due).remove(&(on_wall, at, cell.id.clone()));
+        lock(&self.due)[usize::from(on_wall)].remove(&(at, cell.id.clone()));
     }
 
-    /// Wakes whoever is due; answers how long until the next one is.
-    fn fire(&self, now: Now) -> Option<Duration> {
+    /// Wakes whoever is due; answers how long until the next one is, or until the clocks must be looked at again.
+    fn fire(&self, now: Now) -> Duration {
         let mut due = lock(&self.due);
-        let mut wait = None;
-        for (on_wall, now) in [(false, now.monotonic), (true, now.wall)] {
-            while let Some((key, _)) = due.iter().find(|((wall, ..), _)| *wall == on_wall) {
-                let key = key.clone();
-                if key.1 > now {
-                    let left = Duration::from_millis(key.1 - now);
-                    wait = Some(wait.map_or(left, |wait: Duration| wait.min(left)));
+        let mut wait = TICK;
+        for (due, now) in due.iter_mut().zip([now.monotonic, now.wall]) {
+            while let Some(first) = due.first_entry() {
+                let at = first.key().0;
+                if at > now {
+                    wait = wait.min(Duration::from_millis(at - now));
                     break;
                 }
-                if let Some(cell) = due.remove(&key) {
-                    cell.wake();
-                }
+                first.remove().wake();
             }
         }
         wait
@@ -250,9 +268,12 @@ impl Timers {
     pub(crate) async fn run(shared: Arc<Shared>) {
         let mut closing = shared.closing.subscribe();
         loop {
-            let wait = shared.timers.fire(shared.now()).unwrap_or(TICK).min(TICK);
+            let wait = shared.timers.fire(shared.now());
+            let sleep = shared.clock.sleep(wait);
+            // A clock that was set before the sleep began does not end it: look once more.
+            shared.timers.fire(shared.now());
             tokio::select! {
-                () = shared.clock.sleep(wait) => {}
+                () = sleep => {}
                 () = shared.timers.changed.notified() => {}
                 _ = closing.wait_for(|closing| *closing) => return,
             }
@@ -296,7 +317,6 @@ impl Drop for TaskGuard {
 struct BodyTask {
     abort: AbortHandle,
     unwanted: watch::Sender<bool>,
-    _listed: Listed,
 }
 
 /// What is listed of a body under way.
@@ -327,6 +347,7 @@ impl Bodies {
     }
 }
 
+/// A place in the list, until the body and all that runs for it is gone.
 struct Listed(Arc<Bodies>, u64);
 
 impl Drop for Listed {
@@ -414,6 +435,7 @@ impl RunTask {
             Ok(life) => life,
             Err(fate) => return fate,
         };
+        self.cell.durable.store(life.log.durable().0, Ordering::Release);
         self.cell.phase.send_replace(Phase::Live);
         let fate = self.go_on(&mut life, &mut closing).await;
         self.close(&mut life).await;
@@ -494,6 +516,9 @@ impl RunTask {
                 turns += 1;
             }
             self.perform(life);
+            if self.cell.offered.swap(false, Ordering::Relaxed) {
+                self.shared.slots.pass_on();
+            }
             self.cell.durable.store(life.log.durable().0, Ordering::Release);
             if life.lost.is_some() || life.stop.is_some() {
                 break;
@@ -626,8 +651,16 @@ impl RunTask {
 
     fn start(&mut self, step: StepNo, start: Start) {
         let (unwanted, told) = watch::channel(false);
-        let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told);
         let (meta, attempt, life_no) = (start.meta, start.attempt, self.life_no);
+        let listed = self.shared.bodies.list(BodyInfo {
+            run: self.cell.id.clone(),
+            effect: meta.name,
+            path: start.path.clone(),
+            attempt,
+            since: self.shared.clock.wall(),
+        });
+        let run = self.cell.id.clone();
+        let invocation = Invocation::new(&start, run, self.shared.resources.clone(), told, Some(Box::new(listed)));
         let span = tracing::info_span!("effect", name = meta.name, path = %start.path, attempt = attempt.0);
         let mut report = EndReport { cell: self.cell.clone(), life_no, step, attempt, ended: false };
         let body = async move {
@@ -637,27 +670,28 @@ impl RunTask {
             report.tell(end);
         };
         let abort = tokio::spawn(body.instrument(span)).abort_handle();
-        let info = BodyInfo {
-            run: self.cell.id.clone(),
-            effect: meta.name,
-            path: start.path,
-            attempt,
-            since: self.shared.clock.wall(),
-        };
-        let body = BodyTask { abort, unwanted, _listed: self.shared.bodies.list(info) };
+        let body = BodyTask { abort, unwanted };
         self.bodies.insert((life_no, step, attempt), body);
     }
 
     fn reconcile(&self, step: StepNo, start: Start) {
         let WhenInDoubt::Reconcile { run, .. } = start.meta.in_doubt else { return };
         let (_, told) = watch::channel(false);
-        let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told);
+        let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told, None);
         let (cell, life_no, attempt) = (self.cell.clone(), self.life_no, start.attempt);
+        let limit = start.meta.timeout_ms.map_or(RECONCILE_TIME, Duration::from_millis);
+        let limit = self.shared.clock.sleep(limit);
         let span = tracing::info_span!("reconcile", name = start.meta.name, path = %start.path);
         let ask = async move {
             // In a task of its own, so that a panic is an answer: not known.
-            let answer = tokio::spawn(async move { run(invocation).await }.in_current_span()).await;
-            let answer = answer.unwrap_or_else(|e| Ok(ReconcileEnd::Failed(e.to_string())));
+            let mut asked = tokio::spawn(async move { run(invocation).await }.in_current_span());
+            let answer = tokio::select! {
+                answer = &mut asked => answer.unwrap_or_else(|e| Ok(ReconcileEnd::Failed(e.to_string()))),
+                () = limit => {
+                    asked.abort();
+                    Ok(ReconcileEnd::Failed("it did not return in time".into()))
+                }
+            };
             if let Ok(ReconcileEnd::Failed(why)) = &answer {
                 tracing::warn!("reconcile failed, and is asked again later: {why}");
             }

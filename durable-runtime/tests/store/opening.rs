@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -22,23 +22,6 @@ use crate::{
 
 fn open(path: &Path) -> Result<SledStore, StoreError> {
     SledStore::open(path, SledOptions::new())
-}
-
-/// All files below a directory and what is in them.
-fn contents(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
-    let mut found = Vec::new();
-    let mut entries: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            found.push((path.clone(), None));
-            found.extend(contents(&path));
-        } else {
-            let bytes = fs::read(&path).unwrap();
-            found.push((path, Some(bytes)));
-        }
-    }
-    found
 }
 
 /// Tries to open a store that is held and checks that it fails in time, with the holder's pid, and changes nothing.

@@ -61,6 +61,23 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// All files below a directory and what is in them.
+pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            found.push((path.clone(), None));
+            found.extend(contents(&path));
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            found.push((path, Some(bytes)));
+        }
+    }
+    found
+}
+
 /// The kinds of stores that the conformance suite runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
