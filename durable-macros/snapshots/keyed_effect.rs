@@ -3,7 +3,7 @@ pub fn process_refund(
     order_id: &str,
     cents: u64,
 ) -> ::durable::EffectCall<Result<Receipt, PaymentError>> {
-    #[tracing::instrument]
+    #[tracing::instrument(name = "process_refund")]
     async fn __body(
         cx: &EffectContext,
         gateway: &Gateway,

@@ -41,9 +41,20 @@ impl Kind {
     }
 }
 
-/// The rules that all three share: the words before `fn`, and who must be `async`.
-pub(crate) fn qualifiers(sig: &Signature, kind: Kind, errors: &mut Errors) {
+/// The rules that all three share: one attribute of ours, the words before `fn`, and who must be `async`.
+pub(crate) fn qualifiers(attrs: &mut Vec<Attribute>, sig: &Signature, kind: Kind, errors: &mut Errors) {
     let noun = kind.noun();
+    attrs.retain(|attr| {
+        let names: Vec<_> = attr.path().segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let is_ours = matches!(
+            names.iter().map(String::as_str).collect::<Vec<_>>()[..],
+            ["durable", "effect" | "workflow" | "part"]
+        );
+        if is_ours {
+            errors.on(attr, format!("this function is {noun} already: it is one of effect, workflow and part"));
+        }
+        !is_ours
+    });
     if sig.asyncness.is_none() && kind != Kind::Effect {
         errors.at(sig.fn_token.span, format!("{noun} is an `async fn`: it waits for its steps"));
     } else if let Some(word) = &sig.constness {
@@ -222,25 +233,17 @@ fn context(ty: &Type, kind: Kind, errors: &mut Errors) {
 }
 
 fn resource_type(ty: &Type, errors: &mut Errors) {
-    match ty {
-        Type::Reference(TypeReference { mutability: None, elem, .. }) => match &**elem {
-            Type::TraitObject(object) => {
-                let text = format!(
-                    "a resource has a type with a size\n  write `&Box<{0}>` or `&Arc<{0}>`, and give the builder that",
-                    show(&object.to_token_stream())
-                );
-                errors.on(object, text);
-            }
-            _ => {}
-        },
-        Type::Reference(TypeReference { elem, .. }) => {
-            let text = format!(
-                "a resource is shared by all that runs at the time: write `&{}`",
-                show(&elem.to_token_stream())
-            );
-            errors.on(ty, text);
-        }
-        _ => errors.on(ty, format!("a resource is lent by the runtime: write `&{}`", show(&ty.to_token_stream()))),
+    let Type::Reference(TypeReference { mutability, elem, .. }) = ty else {
+        return errors.on(ty, format!("a resource is lent by the runtime: write `&{}`", show(&ty.to_token_stream())));
+    };
+    let shown = show(&bare(elem).to_token_stream());
+    if mutability.is_some() {
+        errors.on(ty, format!("a resource is shared by all that runs at the time: write `&{shown}`"));
+    } else if let Type::TraitObject(object) = bare(elem) {
+        let text = format!(
+            "a resource has a type with a size\n  write `&Box<{shown}>` or `&Arc<{shown}>`, and give the builder that"
+        );
+        errors.on(object, text);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Names of ours are spanned `mixed_site`, so that no local of the user can meet them, and every path is full.
 
-use proc_macro2::{Group, Ident, Span, TokenStream};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Attribute, FnArg, LitStr, Meta, Signature, Token, ext::IdentExt, punctuated::Punctuated};
 
@@ -19,14 +19,14 @@ use crate::{
 
 pub(crate) fn effect(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let (function, body) = match with_body(item, Kind::Effect, &mut errors) {
+    let (mut function, body) = match with_body(item, Kind::Effect, &mut errors) {
         Ok(function) => function,
         Err(item) => return beside(item, errors),
     };
     let options = options::effect(parse::options(attribute, &mut errors), &mut errors);
+    check::qualifiers(&mut function.attrs, &function.sig, Kind::Effect, &mut errors);
     let sig = &function.sig;
     let before = errors.count();
-    check::qualifiers(sig, Kind::Effect, &mut errors);
     let params = check::params(sig, Kind::Effect, &mut errors);
     let is_whole = errors.count() == before;
     if let (Contract::Keyed(key), true) = (&options.contract, is_whole) {
@@ -49,17 +49,16 @@ pub(crate) fn effect(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 pub(crate) fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let (function, body) = match with_body(item, Kind::Workflow, &mut errors) {
+    let (mut function, body) = match with_body(item, Kind::Workflow, &mut errors) {
         Ok(function) => function,
         Err(item) => return beside(item, errors),
     };
     let name = options::workflow(parse::options(attribute, &mut errors), &mut errors);
+    check::qualifiers(&mut function.attrs, &function.sig, Kind::Workflow, &mut errors);
     let sig = &function.sig;
     let before = errors.count();
-    check::qualifiers(sig, Kind::Workflow, &mut errors);
     let params = check::params(sig, Kind::Workflow, &mut errors);
-    // A workflow that is merely not `async` is compiled as if it were.
-    let is_whole = errors.count() == before || (sig.asyncness.is_none() && errors.count() == before + 1);
+    let is_whole = errors.count() == before;
     let body = steps::rewrite(&body, Kind::Workflow, &mut errors);
     if !is_whole {
         return stub(&function, Kind::Workflow, errors);
@@ -71,7 +70,7 @@ pub(crate) fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream
 
 pub(crate) fn part(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let function = match Function::of(item.clone(), Kind::Part.name()) {
+    let mut function = match Function::of(item.clone(), Kind::Part.name()) {
         Ok(function) => function,
         Err(error) => {
             errors.add(error);
@@ -79,8 +78,8 @@ pub(crate) fn part(attribute: TokenStream, item: TokenStream) -> TokenStream {
         }
     };
     options::part(parse::options(attribute, &mut errors), &mut errors);
+    check::qualifiers(&mut function.attrs, &function.sig, Kind::Part, &mut errors);
     let Function { attrs, vis, sig, body } = &function;
-    check::qualifiers(sig, Kind::Part, &mut errors);
     let is_nameable = check::part_output(sig, &mut errors);
     let mut named = lifetimes::name_all(sig);
     let out = if is_nameable { output(&named.output) } else { quote!(()) };
@@ -143,6 +142,7 @@ fn whole(
     let Function { attrs, vis, sig, .. } = function;
     let (outside, inside): (Vec<_>, Vec<_>) = attrs.iter().partition(|attr| stays_outside(attr));
     let Signature { fn_token, ident, output: written, .. } = sig;
+    let inside = inside.into_iter().map(|attr| named(attr, ident));
     let asyncness = match kind {
         Kind::Effect => sig.asyncness,
         _ => Some(sig.asyncness.unwrap_or_else(|| Token![async](fn_token.span))),
@@ -217,6 +217,23 @@ fn stays_outside(attr: &Attribute) -> bool {
     is_outward(attr.path())
 }
 
+/// `#[tracing::instrument]` names its span for the function it stands on, which is ours now: tells it the user's.
+fn named(attr: &Attribute, ident: &Ident) -> TokenStream {
+    let is_named = |args: &TokenStream| {
+        args.clone().into_iter().any(|tree| matches!(tree, TokenTree::Ident(word) if word == "name"))
+    };
+    let (path, name) = (attr.path(), ident.unraw().to_string());
+    let is_instrument = path.segments.last().is_some_and(|last| last.ident == "instrument");
+    match &attr.meta {
+        Meta::Path(_) if is_instrument => quote!(#[#path(name = #name)]),
+        Meta::List(list) if is_instrument && !is_named(&list.tokens) => {
+            let args = &list.tokens;
+            quote!(#[#path(name = #name, #args)])
+        }
+        _ => attr.to_token_stream(),
+    }
+}
+
 fn is_outward(path: &syn::Path) -> bool {
     const OUTWARD: &[&str] = &[
         "allow",
@@ -238,19 +255,11 @@ fn is_outward(path: &syn::Path) -> bool {
 /// The call itself: arguments encoded, nothing run.
 fn call(params: &[Param], maker: &TokenStream, key: &TokenStream) -> TokenStream {
     let args = params.iter().filter(|param| param.is_recorded()).enumerate().map(|(i, param)| {
-        let (name, value) = (const_name(i), lent(param));
+        let (name, ident) = (const_name(i), param.ident());
+        let value = if param.lent().is_some() { quote!(#ident) } else { quote!(&#ident) };
         quote!(.arg(&#name, #value))
     });
     quote!(#maker::new(&__META)#(#args)*#key.call())
-}
-
-/// A recorded parameter as a reference, in the function that is called.
-fn lent(param: &Param) -> TokenStream {
-    let ident = param.ident();
-    match param.lent() {
-        Some(_) => quote!(#ident),
-        None => quote!(&#ident),
-    }
 }
 
 /// The constant that knows how a recorded parameter is written and read.
@@ -268,7 +277,10 @@ fn key_pieces(key: &Key, params: &[Param]) -> TokenStream {
             Piece::Value(name) => {
                 // A name that is no argument has been refused.
                 let Some(param) = params.iter().find(|param| param.name() == *name) else { continue };
-                let value = lent(param);
+                let mut ident = param.ident().clone();
+                // Still the parameter, but shown where the template names it.
+                ident.set_span(ident.span().located_at(key.literal.span()));
+                let value = if param.lent().is_some() { quote!(#ident) } else { quote_spanned!(at=> &#ident) };
                 let end = match key.pieces.get(i + 1) {
                     Some(Piece::Text(text)) => text.chars().next().unwrap_or('\0'),
                     _ => '\0',

@@ -21,7 +21,7 @@ pub(crate) fn effect_meta(sig: &Signature, options: &EffectOptions, params: &[Pa
         Contract::Keyed(_) => quote!(Keyed),
         Contract::AtMostOnce(_) => quote!(AtMostOnce),
     };
-    let in_doubt = in_doubt(sig, options, params);
+    let in_doubt = in_doubt(options, params);
     let kind = option(options.kind.as_ref());
     let retry = option(options.retry.as_ref().map(retry));
     let timeout_ms = option(options.timeout_ms);
@@ -226,7 +226,7 @@ fn run(sig: &Signature, options: &EffectOptions, params: &[Param]) -> TokenStrea
     }
 }
 
-fn in_doubt(sig: &Signature, options: &EffectOptions, params: &[Param]) -> TokenStream {
+fn in_doubt(options: &EffectOptions, params: &[Param]) -> TokenStream {
     let (path, settle_ms) = match &options.contract {
         Contract::AtMostOnce(InDoubt::Reconcile { path, settle_ms }) => (path, settle_ms),
         Contract::AtMostOnce(InDoubt::Error) => return quote!(Error),

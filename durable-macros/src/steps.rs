@@ -42,9 +42,7 @@ pub(crate) fn rewrite(body: &Group, kind: Kind, errors: &mut Errors) -> Body {
             return Body { tokens: body.to_token_stream(), awaits: Vec::new() };
         }
     };
-    let mut brace = token::Brace::default();
-    brace.span = body.delim_span();
-    let mut block = Block { brace_token: brace, stmts };
+    let mut block = Block { brace_token: token::Brace { span: body.delim_span() }, stmts };
     let mut steps = Steps { kind, errors, awaits: Vec::new() };
     steps.visit_block_mut(&mut block);
     let awaits = steps.awaits;
@@ -67,7 +65,7 @@ impl Steps<'_> {
     fn step(&mut self, written: &mut ExprAwait) -> TokenStream {
         if let Some(error) = forbidden_call(&written.base) {
             // It is no step either; to say that too would be a second error.
-            return refused(error, MacroDelimiter::Paren(token::Paren::default())).into_token_stream();
+            return refused(&error, &MacroDelimiter::Paren(token::Paren::default())).into_token_stream();
         }
         let callee = callee(&written.base);
         let (first, last) = ends(&without_parens(&written.base).to_token_stream());
@@ -91,7 +89,7 @@ impl Steps<'_> {
             match arguments(mac) {
                 Some(Arguments { mut exprs, rest }) => {
                     if let Some(at) = find_await(&rest) {
-                        *mac = refused(cannot_see(at, mac), mac.delimiter.clone());
+                        *mac = refused(&cannot_see(at, mac), &mac.delimiter);
                         return;
                     }
                     exprs.iter_mut().for_each(|expr| self.visit_expr_mut(expr));
@@ -101,7 +99,7 @@ impl Steps<'_> {
                 }
                 None => {
                     if let Some(at) = find_await(&mac.tokens) {
-                        *mac = refused(cannot_see(at, mac), mac.delimiter.clone());
+                        *mac = refused(&cannot_see(at, mac), &mac.delimiter);
                         return;
                     }
                 }
@@ -160,7 +158,7 @@ impl VisitMut for Steps<'_> {
             );
             // No more is said of a body that is not looked into.
             let error = syn::Error::new(word.span, text).to_compile_error();
-            closure.body = Box::new(Expr::Verbatim(error));
+            *closure.body = Expr::Verbatim(error);
             return;
         }
         visit_mut::visit_expr_closure_mut(self, closure);
@@ -168,7 +166,7 @@ impl VisitMut for Steps<'_> {
 
     fn visit_macro_mut(&mut self, mac: &mut Macro) {
         match forbidden::macro_error(&mac.path) {
-            Some(error) => *mac = refused(error, mac.delimiter.clone()),
+            Some(error) => *mac = refused(&error, &mac.delimiter),
             None => self.inside_macro(mac),
         }
     }
@@ -184,15 +182,19 @@ fn cannot_see(at: Span, mac: &Macro) -> syn::Error {
 }
 
 /// The error as a macro that takes the place of what is wrong: an expression in error has every type, so that nothing
-/// more is said of it.
-fn refused(error: syn::Error, delimiter: MacroDelimiter) -> Macro {
-    let span = error.span();
+/// more is said of it. Where the macro stood as a statement, its delimiter decides whether it needs a semicolon.
+fn refused(error: &syn::Error, delimiter: &MacroDelimiter) -> Macro {
+    let (first, last) = ends(&error.to_compile_error());
     let text = error.to_string();
     Macro {
-        path: parse_quote_spanned!(span=> ::core::compile_error),
-        bang_token: Token![!](span),
-        delimiter,
-        tokens: quote_spanned!(span=> #text),
+        path: parse_quote_spanned!(first=> ::core::compile_error),
+        bang_token: Token![!](first),
+        delimiter: match delimiter {
+            MacroDelimiter::Paren(_) => MacroDelimiter::Paren(token::Paren(last)),
+            MacroDelimiter::Brace(_) => MacroDelimiter::Brace(token::Brace(last)),
+            MacroDelimiter::Bracket(_) => MacroDelimiter::Bracket(token::Bracket(last)),
+        },
+        tokens: quote_spanned!(first=> #text),
     }
 }
 
@@ -337,5 +339,46 @@ fn callee(expr: &Expr) -> String {
         Expr::Await(inner) => callee(&inner.base),
         Expr::Async(_) => "async".into(),
         _ => "..".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, callees: &[&str]) {
+        let mut errors = Errors::default();
+        let body: TokenTree = syn::parse_str(&format!("{{ {body} }}")).unwrap();
+        let TokenTree::Group(body) = body else { unreachable!("a block is a group") };
+        let rewritten = rewrite(&body, Kind::Workflow, &mut errors);
+        let found: Vec<_> = rewritten.awaits.into_iter().map(|found| found.callee).collect();
+        assert_eq!(found, callees);
+        assert_eq!(errors.into_tokens().to_string(), "");
+    }
+
+    #[test]
+    fn awaits_are_numbered_as_they_are_awaited() {
+        check("a(b().await).await; c().await", &["b", "a", "c"]);
+        check("a().await.b(c().await).await", &["a", "c", "a.b"]);
+        check("vec![a().await; 2]; format!(\"{x}\", x = b().await); matches!(c().await, 1)", &["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_step_is_called_by_the_path_of_what_is_awaited() {
+        check("tools::look::<u8>(1).await", &["tools::look"]);
+        check("self.agents[0].turn(\"x\").await", &["self.agents[..].turn"]);
+        check("look(1).named(\"second\").await", &["look"]);
+        check("join_all(calls).at_most(3).await", &["join_all"]);
+        check("call.await", &["call"]);
+        check("async { r#type(1).await }.await", &["type", "async"]);
+        check("(if a { b } else { c }).await", &[".."]);
+        check("pair.0.await", &["pair.0"]);
+    }
+
+    #[test]
+    fn what_is_another_function_is_left_alone() {
+        check("async fn inner() { a().await } b().await", &["b"]);
+        check("untracked(|| SystemTime::now()); b().await", &["b"]);
     }
 }

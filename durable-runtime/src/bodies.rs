@@ -78,9 +78,9 @@ pub(crate) struct Settle {
 }
 
 impl Settle {
-    /// Whether a reconcile function is, or will be, asked.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.asks
+    /// Whether it goes on without a person: a reconcile function is, or will be, asked, or a person has spoken.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.asks || self.again.is_some()
     }
 }
 
@@ -396,7 +396,7 @@ impl Life {
         let Some((step, settle)) = self.settling.iter_mut().find(|(_, settle)| settle.due <= now) else { return false };
         let (step, attempt) = (*step, settle.attempt);
         if self.lingering.contains(&(step, attempt)) {
-            // Never asked while the body still runs: its own end is the better answer.
+            // Neither asked nor run again while the body still runs: its own end is the better answer.
             settle.due = now.saturating_add(1_000);
             return false;
         }
@@ -505,8 +505,12 @@ impl Life {
                 if !doubted || self.state().ending.is_some() {
                     return self.log.act(Act::Take { row: row.id });
                 }
-                if let (Verdict::RunAgain, Some(settle)) = (&how, self.settling.get_mut(&step)) {
-                    // A request of the dead body may still be under way: a person's word does not change that.
+                let lingers = self.lingering.contains(&(step, attempt));
+                if matches!(how, Verdict::RunAgain) && (lingers || self.settling.contains_key(&step)) {
+                    // The body, or a request of a dead one, may still be under way: a person's word does not change that.
+                    let now = self.now.monotonic;
+                    let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
+                    let settle = self.settling.entry(step).or_insert(fresh);
                     settle.again = Some((row.id, by));
                     settle.due = settle.settled;
                     return;
@@ -617,8 +621,10 @@ impl Life {
     /// The end of the log is reached: what earlier lives left open.
     pub(crate) fn take_over(&mut self) {
         let fresh: BTreeSet<_> = self.wanting.iter().copied().chain(self.queue.iter().map(|r| r.step)).collect();
-        let open: Vec<_> = self.state().steps.iter().map(|(no, step)| (*no, step.clone())).collect();
-        for (step, s) in open {
+        let open: Vec<_> = self.state().steps.keys().copied().collect();
+        for step in open {
+            // As it stands now: a doubt that is given to the code as an error closes, calls and ends others.
+            let Some(s) = self.state().steps.get(&step).cloned() else { continue };
             let What::Effect(effect) = &s.what else { continue };
             match s.state {
                 StepState::Called(attempt) if !self.bodies.contains_key(&(step, attempt)) => {

@@ -125,6 +125,22 @@ impl Clock for TestClock {
     }
 }
 
+/// Waits until so much of the monotonic clock has passed, however often the clock is set meanwhile.
+pub(crate) async fn pass(clock: &dyn Clock, wait: Duration) {
+    let over = clock.monotonic().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    loop {
+        let now = clock.monotonic();
+        if now >= over {
+            return;
+        }
+        let sleep = clock.sleep(Duration::from_millis(over - now));
+        // A clock that was set before the sleep began does not end it.
+        if clock.monotonic() == now {
+            sleep.await;
+        }
+    }
+}
+
 /// Milliseconds since 1970; earlier times are 0, and times past 64 bits the last that there is.
 pub(crate) fn millis(time: SystemTime) -> Millis {
     match time.duration_since(UNIX_EPOCH) {

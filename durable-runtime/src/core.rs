@@ -21,7 +21,7 @@ use crate::{
     clock::Millis,
     contract::{EffectMeta, Site, site_by_id},
     entry::{Entry, EntryError, EscapedName, Kind, Path, decode},
-    failure::Fault,
+    failure::{Fault, shortened},
     fold::{IllegalEntry, RunState},
     id::{Seq, StepNo},
     script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
@@ -335,6 +335,8 @@ impl Core {
     /// Opens a combinator's own scope and its routing table.
     pub(crate) fn open_join(&mut self, name: Cow<'static, str>) -> OpenJoin {
         let scope = self.open_scope(name);
+        // Now: a set that has moved has no other way to know where it began.
+        self.text(scope.0);
         let join = match self.free_joins.pop() {
             Some(free) => free,
             None => {
@@ -352,11 +354,7 @@ impl Core {
 
     /// Makes a combinator that is awaited in another place than before report there; its path stays what it was.
     pub(crate) fn reach(&mut self, join: &OpenJoin) {
-        let scope = join.scope.0;
-        if self.scopes[scope as usize].parent != Some(self.here) {
-            self.text(scope);
-            self.scopes[scope as usize].parent = Some(self.here);
-        }
+        self.scopes[join.scope.0 as usize].parent = Some(self.here);
     }
 
     /// The next child of a combinator that has something to do.
@@ -478,7 +476,7 @@ impl Core {
             Err(e) => {
                 let fault = Fault::NotRecordable {
                     effect: ask.meta.name.to_owned(),
-                    reason: format!("its arguments: {e}"),
+                    reason: format!("its arguments: {}", shortened(&e.to_string())),
                     size: None,
                     limit: None,
                 };
@@ -714,12 +712,13 @@ impl Drop for OpenJoin {
     }
 }
 
-/// Closes a step that was dropped before it was over. Outside a poll (the run is being parked or shut down) this says nothing.
+/// Closes a step that was dropped before it was over. Outside a poll (the run is being parked or shut down) this says nothing,
+/// nor where a panic drops it: that poll is discarded.
 pub(crate) fn close(step: StepNo) {
     try_with(|core| {
         let waiting = core.slots.remove(&step).is_some_and(|slot| slot.ready.is_none());
         core.unrecordable.remove(&step);
-        if core.polling && waiting && core.command(&Command::Closed { step }, None) {
+        if core.polling && waiting && !std::thread::panicking() && core.command(&Command::Closed { step }, None) {
             core.fresh.push(Fresh::Closed { step });
         }
     });

@@ -24,7 +24,7 @@ use crate::{
     core::{Core, Delivered, Fresh, Stop, Until, lend, with},
     effect::{Start, panic_text},
     entry::{Call, End, Entry, Kind, Outcome, RunStarted, decode},
-    failure::Fault,
+    failure::{Fault, shortened},
     fold::{RunState, StepState, What},
     head::{HeadInfo, Started},
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
@@ -568,7 +568,10 @@ impl Life {
                 let reason = format!("its result has {} bytes, more than the limit of {limit}", value.len());
                 return self.halt(Stop::Unrecordable { reason });
             }
-            Err(e) => return self.halt(Stop::Unrecordable { reason: format!("its result: {e}") }),
+            Err(e) => {
+                let reason = format!("its result: {}", shortened(&e.to_string()));
+                return self.halt(Stop::Unrecordable { reason });
+            }
         };
         let bytes = value.as_bytes().to_vec().into();
         let end = match returned.ok {
@@ -675,11 +678,12 @@ impl Life {
 
     /// What to do now: first what to append, then what that allows.
     pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
-        let mut outputs = Vec::new();
-        if let Some((no, batch)) = self.log.flush() {
-            outputs.push(Output::Append(no, batch));
-        }
-        outputs.append(&mut self.outputs);
+        let gathered = std::mem::take(&mut self.outputs);
+        // What is sent again comes before what was gathered since.
+        let (mut outputs, rest): (Vec<_>, Vec<_>) =
+            gathered.into_iter().partition(|output| matches!(output, Output::Append(..)));
+        outputs.extend(self.log.flush().map(|(no, batch)| Output::Append(no, batch)));
+        outputs.extend(rest);
         outputs
     }
 

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     contract::{EffectMeta, ReconcileEnd},
-    failure::{Fault, Reconciled},
+    failure::{Fault, Reconciled, shortened},
     id::{Attempt, RunId},
     shape::{FromOk, Shape, probe::Probe},
     value::{Args, Param, Value, ValueError},
@@ -75,7 +75,7 @@ impl EffectContext {
     /// doubt, as after a crash. The fault is for the body to return, if its error type takes one:
     /// `return Err(cx.in_doubt("timed out after send").into())`.
     pub fn in_doubt(&self, reason: impl Into<String>) -> Fault {
-        let reason = reason.into();
+        let reason = shortened(&reason.into()).into_owned();
         *self.doubt.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
         Fault::InDoubt { effect: self.effect.to_owned(), attempt: self.attempt.0, reason }
     }
@@ -181,7 +181,7 @@ impl Invocation {
         let encoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (shape.encode)(&out)));
         let value = match encoded {
             Ok(Ok(value)) => value,
-            Ok(Err(e)) => return BodyEnd::NotRecordable { reason: e.to_string() },
+            Ok(Err(e)) => return BodyEnd::NotRecordable { reason: shortened(&e.to_string()).into_owned() },
             Err(payload) => {
                 return BodyEnd::NotRecordable { reason: format!("its serializer panicked: {}", panic_text(payload)) };
             }
@@ -190,7 +190,7 @@ impl Invocation {
             return BodyEnd::Ok { value };
         }
         let retry = retry_if.is_none_or(|retry_if| retry_if(&out));
-        BodyEnd::Err { value, retry, message: (shape.text)(&out) }
+        BodyEnd::Err { value, retry, message: shortened(&(shape.text)(&out)).into_owned() }
     }
 
     pub fn reconciled<R: FromOk<Ok = T>, T>(
@@ -255,11 +255,11 @@ pub enum BodyEnd {
 /// A panic in words. A payload that is no text is forgotten, because dropping it is user code that may panic again.
 pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let payload = match payload.downcast::<String>() {
-        Ok(text) => return *text,
+        Ok(text) => return shortened(&text).into_owned(),
         Err(payload) => payload,
     };
     match payload.downcast::<&'static str>() {
-        Ok(text) => (*text).to_owned(),
+        Ok(text) => shortened(*text).into_owned(),
         Err(payload) => {
             std::mem::forget(payload);
             "a panic without text".to_owned()

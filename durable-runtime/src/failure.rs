@@ -1,6 +1,6 @@
 //! The ready-made error of workflows and effects, and what the engine itself finds.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +37,10 @@ pub struct Failure {
     kind: Option<String>,
     /// Never null: that would come back as `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    value: Option<serde_json::Value>,
+    value: Option<Box<serde_json::Value>>,
+    /// In a box, as the value is: a `Result` that carries a failure stays small (clippy's `result_large_err`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fault: Option<Fault>,
+    fault: Option<Box<Fault>>,
 }
 
 impl Failure {
@@ -67,7 +68,7 @@ impl Failure {
                 _ => failure.causes.push(error.to_string()),
             }
             if failure.fault.is_none() {
-                failure.fault = error.downcast_ref().cloned();
+                failure.fault = error.downcast_ref().cloned().map(Box::new);
             }
             if error.is::<Elapsed>() {
                 failure.kind = Some("elapsed".to_owned());
@@ -89,7 +90,7 @@ impl Failure {
             Ok(value) => value.to_json(),
             Err(error) => serde_json::json!({ "$unrecorded": error.to_string() }),
         };
-        self.value = Some(json).filter(|json| !json.is_null());
+        self.value = Some(json).filter(|json| !json.is_null()).map(Box::new);
         self
     }
 
@@ -105,17 +106,17 @@ impl Failure {
 
     /// The kind that was set, else that of the fault; `elapsed` of an [`Elapsed`].
     pub fn kind(&self) -> Option<&str> {
-        self.kind.as_deref().or(self.fault.as_ref().map(Fault::kind))
+        self.kind.as_deref().or(self.fault().map(Fault::kind))
     }
 
     /// The data that was added.
     pub fn value(&self) -> Option<&serde_json::Value> {
-        self.value.as_ref()
+        self.value.as_deref()
     }
 
     /// What the engine found, if it was the engine that failed the step.
     pub fn fault(&self) -> Option<&Fault> {
-        self.fault.as_ref()
+        self.fault.as_deref()
     }
 }
 
@@ -133,7 +134,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
         let mut failure = Failure::from_chain(error.chain());
         // A fault given as context is no link of the chain of its own type.
         if failure.fault.is_none() {
-            failure.fault = error.downcast_ref().cloned();
+            failure.fault = error.downcast_ref().cloned().map(Box::new);
         }
         failure
     }
@@ -250,6 +251,9 @@ impl fmt::Display for Fault {
             Fault::Panicked { effect, attempt, message } => {
                 write!(f, "attempt {attempt} of `{effect}` panicked: {message}")
             }
+            Fault::NotRecordable { effect, reason, size: Some(size), limit: Some(limit) } => {
+                write!(f, "`{effect}` is not recordable: {reason}: {size} bytes, the limit is {limit}")
+            }
             Fault::NotRecordable { effect, reason, .. } => write!(f, "`{effect}` is not recordable: {reason}"),
             Fault::InDoubt { effect, attempt, reason } => {
                 write!(f, "whether attempt {attempt} of `{effect}` happened is unknown: {reason}")
@@ -272,6 +276,18 @@ pub enum Reconciled<T> {
     CannotHappen,
     /// Not known now: ask again later.
     Unknown,
+}
+
+/// A text for a log or a message, cut in the middle at character borders if it is long: what a panic, a serializer or a
+/// person says has any length, and no entry may become too long to be written because of it.
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    const MOST: usize = 2_000;
+    if text.len() <= MOST {
+        return Cow::Borrowed(text);
+    }
+    let head = (0..=MOST / 2).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    let tail = (text.len() - MOST / 2..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+    Cow::Owned(format!("{} .. {} bytes .. {}", &text[..head], tail - head, &text[tail..]))
 }
 
 /// The time given to `durable::timeout` was over before the step was ready.
@@ -299,3 +315,151 @@ impl fmt::Display for Elapsed {
 }
 
 impl std::error::Error for Elapsed {}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        error::Error,
+        io,
+        thread::{self, Builder},
+    };
+
+    use anyhow::Context;
+
+    use super::*;
+
+    fn fault() -> Fault {
+        Fault::TimedOut { effect: "charge".to_owned(), attempt: 2, timeout_ms: 1_500 }
+    }
+
+    /// An error of a chain, told by its message.
+    #[derive(Debug)]
+    struct Link(&'static str, Option<Box<dyn Error + Send + Sync>>);
+
+    impl fmt::Display for Link {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Link {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|error| error as _)
+        }
+    }
+
+    fn three() -> Link {
+        Link("charge failed", Some(Box::new(Link("no route", Some(Box::new(io::Error::other("cable cut")))))))
+    }
+
+    /// What `?` makes of it: the message and causes, and that this survives its record.
+    fn check<E: Into<Failure>>(error: E, texts: &[&str]) -> Failure {
+        let failure = (|| -> Result<()> { Err(error)? })().unwrap_err();
+        assert_eq!(failure.message(), texts[0]);
+        assert_eq!(failure.causes(), &texts[1..]);
+        assert_eq!(failure.to_string(), texts.join(": "));
+        let back: Failure = Value::encode_checked(&failure).unwrap().decode().unwrap();
+        assert_eq!((back.to_string(), format!("{back:?}")), (failure.to_string(), format!("{failure:?}")));
+        assert_eq!(back, failure);
+        failure
+    }
+
+    #[test]
+    fn every_error_is_taken_by_a_question_mark_with_its_chain() {
+        check("x".parse::<u8>().unwrap_err(), &["invalid digit found in string"]);
+        check(three(), &["charge failed", "no route", "cable cut"]);
+        let chain = ["while paying", "charge failed", "no route", "cable cut"];
+        check(anyhow::Error::new(three()).context("while paying"), &chain);
+        check(anyhow::anyhow!("plain"), &["plain"]);
+        check(Failure::new("already one").with_kind("kind"), &["already one"]);
+        let boxed: Box<dyn Error + Send + Sync> = "text".into();
+        check(Failure::from_error(&*boxed), &["text"]);
+        check(Failure::from_error(&three()), &["charge failed", "no route", "cable cut"]);
+        let not_text: std::result::Result<(), String> = Err("text".to_owned());
+        check(not_text.map_err(Failure::new).unwrap_err(), &["text"]);
+    }
+
+    #[test]
+    fn a_fault_stays_a_fault() {
+        let text = "attempt 2 of `charge` did not end within 1.5s; whether it happened is unknown";
+        let failures = [
+            check(fault(), &[text]),
+            check(anyhow::Error::new(fault()).context("while paying"), &["while paying", text]),
+            check(Link("while paying", Some(Box::new(fault()))), &["while paying", text]),
+            check(anyhow::anyhow!("inner").context(fault()), &[text, "inner"]),
+            check(Failure::from(fault()), &[text]),
+        ];
+        for failure in failures {
+            assert_eq!((failure.fault(), failure.kind()), (Some(&fault()), Some("timed_out")));
+            assert_eq!(failure.with_kind("mine").kind(), Some("mine"));
+        }
+        assert_eq!(check(Elapsed::new(30_000), &["not ready within 30s"]).kind(), Some("elapsed"));
+        assert_eq!(check(anyhow::anyhow!("other"), &["other"]).fault(), None);
+    }
+
+    #[test]
+    fn every_fault_comes_back_and_says_what_it_is() {
+        let (effect, reason) = (|| "pay".to_owned(), || "why".to_owned());
+        let faults = [
+            fault(),
+            Fault::AttemptsUsedUp { effect: effect(), attempts: 1, last: reason(), crashed: true },
+            Fault::Panicked { effect: effect(), attempt: 1, message: reason() },
+            Fault::NotRecordable { effect: effect(), reason: reason(), size: Some(70_000), limit: None },
+            Fault::InDoubt { effect: effect(), attempt: 1, reason: reason() },
+            Fault::ResolvedAsFailed { effect: effect(), attempt: 1, reason: reason() },
+        ];
+        for fault in faults {
+            let back: Fault = Value::encode_checked(&fault).unwrap().decode().unwrap();
+            assert_eq!(back, fault);
+            let text = fault.to_string();
+            assert!(text.contains(&format!("`{}`", fault.effect())) && !text.ends_with('.'), "{text}");
+            assert_eq!(check(fault.clone(), &[&text]).kind(), Some(fault.kind()));
+        }
+    }
+
+    #[test]
+    fn a_value_is_data_or_words_but_never_null() {
+        let value = |failure: Failure| failure.value().cloned();
+        let new = || Failure::new("no");
+        assert_eq!(value(new().with_value(&[Some(1), None])), Some(serde_json::json!([1, null])));
+        assert_eq!(value(new().with_value(&f64::NAN)), Some(serde_json::json!("NaN")));
+        assert_eq!(value(new().with_value(&())), None);
+        let refused = value(new().with_value(&Some(())));
+        assert!(refused.is_some_and(|json| json["$unrecorded"].is_string()));
+        let failure = new().with_kind("kind").with_value(&serde_json::json!({ "a": null }));
+        assert_eq!(Value::encode_checked(&failure).unwrap().decode::<Failure>().unwrap(), failure);
+    }
+
+    /// The environment of a process cannot be changed safely, so the test runs itself again: with backtraces, and in a
+    /// thread of another name.
+    #[test]
+    fn a_record_is_the_same_with_backtraces_and_without() {
+        const CHILD: &str = "DURABLE_TEST_FAILURE_CHILD";
+        let record = || {
+            let failures: [Failure; 3] = [
+                three().into(),
+                anyhow::Error::new(three()).context("while paying").into(),
+                std::fs::read("\0").context("reading").unwrap_err().into(),
+            ];
+            format!("{:?} {}", failures, Value::encode(&failures).unwrap().digest())
+        };
+        let here = Builder::new().name("other".to_owned()).spawn(record).unwrap().join().unwrap();
+        assert_eq!(here, record());
+        if std::env::var_os(CHILD).is_some() {
+            println!("<<{here}>>");
+            return;
+        }
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        for backtrace in ["0", "1", "full"] {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+                .env(CHILD, "1")
+                .env("RUST_BACKTRACE", backtrace)
+                .output()
+                .unwrap();
+            let output = String::from_utf8(child.stdout).unwrap();
+            let there = output.split_once("<<").and_then(|(_, rest)| rest.split_once(">>")).map(|(record, _)| record);
+            assert_eq!(there, Some(&*here), "RUST_BACKTRACE={backtrace}: {output}");
+        }
+    }
+}

@@ -38,6 +38,13 @@ impl RunId {
     }
 }
 
+/// So that what a [`crate::Hold`] or a [`crate::RunInfo`] names can be given back.
+impl AsRef<str> for RunId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl Borrow<str> for RunId {
     fn borrow(&self) -> &str {
         &self.0

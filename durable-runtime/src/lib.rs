@@ -22,6 +22,8 @@ pub mod rt;
 mod runtime;
 mod script;
 mod shape;
+#[cfg(test)]
+mod sim;
 mod steps;
 pub mod store;
 mod value;

@@ -55,7 +55,10 @@ struct Trouble {
     /// When to look again, on the monotonic clock.
     due: Millis,
     tries: u32,
+    /// The log is being read back.
     looking: bool,
+    /// The log was read back, and what it did not hold was sent again.
+    looked: bool,
 }
 
 /// What the log's owner must do now.
@@ -165,17 +168,21 @@ impl Log {
         self.in_flight = self.in_flight.saturating_sub(1);
         match result {
             Ok(_) => {
-                while let Some((sent, batch)) = self.sent.pop_front_if(|(sent, _)| *sent <= no) {
-                    self.durable = self.durable.max(batch.at.plus(batch.count.into()));
-                    debug_assert!(sent <= no, "oldest first");
-                }
-                if self.trouble.is_none() || self.in_flight > 0 {
+                self.confirm(no);
+                if self.in_flight > 0 {
                     return Ok(Vec::new());
                 }
-                // The trouble is over; what was gathered meanwhile goes now.
-                self.trouble = None;
-                self.in_flight = self.sent.len();
-                Ok(self.sent.iter().cloned().collect())
+                match &self.trouble {
+                    None => Ok(Vec::new()),
+                    // Something before it is not known to be written: the store must be looked at first.
+                    Some(trouble) if !trouble.looked && !self.sent.is_empty() => Ok(Vec::new()),
+                    Some(_) => {
+                        // The trouble is over; what was gathered meanwhile goes now.
+                        self.trouble = None;
+                        self.in_flight = self.sent.len();
+                        Ok(self.sent.iter().cloned().collect())
+                    }
+                }
             }
             Err(StoreError::Fenced) => Err(Lost::Fenced),
             Err(StoreError::Rejected { reason }) => {
@@ -189,6 +196,17 @@ impl Log {
         }
     }
 
+    /// A batch is written, and so are the entries before it: theirs are the places before its own. What an earlier batch
+    /// without entries was to do is not known to be done.
+    fn confirm(&mut self, no: BatchNo) {
+        let Some((_, batch)) = self.sent.iter().find(|(sent, _)| *sent == no) else { return };
+        if batch.count > 0 {
+            self.durable = self.durable.max(batch.at.plus(batch.count.into()));
+        }
+        let durable = self.durable;
+        self.sent.retain(|(sent, batch)| *sent != no && (batch.count == 0 || batch.at >= durable));
+    }
+
     fn in_trouble(&mut self, error: &StoreError, wall: Millis, now: Millis) {
         let tries = self.trouble.as_ref().map_or(0, |t| t.tries);
         let since = self.trouble.as_ref().map_or(wall, |t| t.since);
@@ -198,7 +216,8 @@ impl Log {
             (Some(trouble), StoreError::Conflict) => trouble.reason.clone(),
             _ => error.to_string().into(),
         };
-        self.trouble = Some(Trouble { reason, since, due: now.saturating_add(wait), tries, looking: false });
+        let due = now.saturating_add(wait);
+        self.trouble = Some(Trouble { reason, since, due, tries, looking: false, looked: false });
     }
 
     /// When [`Log::next`] has something to do, on the monotonic clock.
@@ -229,6 +248,7 @@ impl Log {
             trouble.looking = false;
             trouble.tries += 1;
         }
+        let mut over = false;
         let mut stored = match stored {
             Ok(stored) => stored,
             Err(e) => {
@@ -236,9 +256,8 @@ impl Log {
                 return Ok(Vec::new());
             }
         };
-        while let Some((_, batch)) = self.sent.front() {
-            if batch.count == 0 || stored.is_empty() {
-                // Acts alone may be repeated.
+        for (_, batch) in self.sent.iter().filter(|(_, batch)| batch.count > 0) {
+            if stored.is_empty() {
                 break;
             }
             if !stored.starts_with(&batch.frames) {
@@ -247,11 +266,17 @@ impl Log {
             }
             let _ = stored.split_to(batch.frames.len());
             self.durable = batch.at.plus(batch.count.into());
-            self.sent.pop_front();
+            over |= batch.head.as_ref().is_some_and(|head| !head.live);
         }
+        // Acts alone are not seen in the log, and may be repeated; but the end of a run has given its claim back.
+        let durable = self.durable;
+        self.sent.retain(|(_, batch)| !over && (batch.count == 0 || batch.at >= durable));
         if self.sent.is_empty() {
             self.trouble = None;
             return Ok(Vec::new());
+        }
+        if let Some(trouble) = &mut self.trouble {
+            trouble.looked = true;
         }
         self.in_flight = self.sent.len();
         Ok(self.sent.iter().cloned().collect())

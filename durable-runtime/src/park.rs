@@ -67,6 +67,11 @@ impl ParkedInfo {
         }
     }
 
+    /// Whether a restart does not change it.
+    pub(crate) fn is_for_a_person(&self) -> bool {
+        self.code == Code::RecordRejected as u16
+    }
+
     pub(crate) fn died(deaths: u32, since: Millis) -> ParkedInfo {
         ParkedInfo {
             code: Code::DiedInReplay as u16,

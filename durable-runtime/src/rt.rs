@@ -2,6 +2,8 @@
 
 pub use inventory;
 
+use crate::failure::shortened;
+
 pub use crate::{
     contract::{
         BodyFuture, Contract, EffectMeta, PartMeta, ReconcileEnd, ReconcileFuture, Registered, ResourceMeta, Retry,
@@ -35,7 +37,7 @@ pub fn body<R: 'static>(
         let out = body.await;
         let shape = shape(Probe::new());
         let ok = !(shape.is_err)(&out);
-        let message = if ok { String::new() } else { (shape.text)(&out) };
+        let message = if ok { String::new() } else { shortened(&(shape.text)(&out)).into_owned() };
         Returned { ok, value: (shape.encode)(&out), message }
     }))
 }

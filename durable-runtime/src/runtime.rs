@@ -16,8 +16,8 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::{
     builder::Builder,
-    clock::{Millis, system_time},
-    contract::{Registered, WorkflowMeta},
+    clock::{Millis, pass, system_time},
+    contract::{Registered, Returns, WorkflowMeta},
     entry::{End, Entry, Kind as EntryKind, RunStarted, decode, next_frame},
     error::{Error, Kind},
     head::{Aside, HeadInfo},
@@ -27,7 +27,7 @@ use crate::{
     store::{Durability, Record, RunRecord, Store, StoreError, Write, Written},
     value::{Args, Recordable, Value},
     view::{Hold, LogEntry, Look, RunInfo, Status, read_log},
-    worker::{BodyInfo, Code, Input, Phase, RunCell, Shared, Timers, lock, spawn},
+    worker::{BodyInfo, Code, Input, Phase, RunCell, Shared, Timers, key_prefix, lock, spawn},
 };
 
 /// Runs that are listed at a time from the store.
@@ -42,6 +42,8 @@ pub struct Runtime {
 
 struct Inner {
     shared: Arc<Shared>,
+    /// One word on a step in doubt at a time: the second one must find the first.
+    resolving: tokio::sync::Mutex<()>,
     started_here: Arc<Mutex<HashMap<(String, String), &'static WorkflowMeta>>>,
     code: Code,
 }
@@ -192,7 +194,7 @@ impl Runtime {
         let known = started_here.clone();
         let code: Code = Arc::new(move |started: &RunStarted<'_>| find_code(&known, started));
         tokio::spawn(Timers::run(shared.clone()));
-        let runtime = Runtime { inner: Arc::new(Inner { shared, started_here, code }) };
+        let runtime = Runtime { inner: Arc::new(Inner { shared, resolving: tokio::sync::Mutex::default(), started_here, code }) };
         runtime.resume_all().await?;
         Ok(runtime)
     }
@@ -256,7 +258,9 @@ impl Runtime {
             let what = format!("the arguments of workflow {}", meta.name);
             return Err(Kind::TooLarge { what, size: args.value().len(), limit }.into());
         }
-        lock(&self.inner.started_here).insert((meta.name.to_owned(), meta.module.to_owned()), meta);
+        if lock(&self.inner.started_here).insert((meta.name.to_owned(), meta.module.to_owned()), meta).is_none() {
+            self.code_is_here(meta);
+        }
         let at = shared.clock.wall();
         let (head, frames) = first_record(meta, &args, digest, at)?;
         let generation = head.generation;
@@ -269,6 +273,15 @@ impl Runtime {
             }
         };
         Ok(Run { run, _returns: PhantomData })
+    }
+
+    /// Runs that waited for this code go on.
+    fn code_is_here(&self, meta: &WorkflowMeta) {
+        for cell in self.inner.shared.runs().values() {
+            if matches!(&*cell.phase.borrow(), Phase::NoCode { workflow, .. } if *workflow == meta.name) {
+                cell.tell(Input::Retry);
+            }
+        }
     }
 
     /// A run that was started before, if it is the same.
@@ -362,34 +375,26 @@ impl Runtime {
         let head = HeadInfo::read(&record.head);
         let (workflow, module) = head.as_ref().map(|h| (h.workflow.clone(), h.module.clone())).unwrap_or_default();
         let started_at = head.as_ref().map_or(0, |h| h.started_at);
-        let (status, since) = match head.as_ref().and_then(|h| h.ended_at.map(|at| (h.failure.clone(), at))) {
-            Some((None, at)) => (Status::Completed, at),
-            Some((Some(message), at)) => (Status::Failed { message }, at),
-            None => self.live_status(&id, record, started_at).await,
+        let cell = self.inner.shared.runs().get(&id).cloned();
+        let (status, since) = match cell {
+            // Its head may say more than is durable: its task knows.
+            Some(cell) => live_status(&cell, started_at).await,
+            None => self.stored_status(&id, record, started_at).await,
         };
         RunInfo { id, workflow, module, status, started_at: system_time(started_at), since: system_time(since) }
     }
 
-    /// Where an unfinished run stands.
-    async fn live_status(&self, id: &RunId, record: &RunRecord, started_at: Millis) -> (Status, Millis) {
-        let cell = self.inner.shared.runs().get(id).cloned();
-        let Some(cell) = cell else {
-            let aside = Aside::read(record.aside.as_ref());
-            return match aside.parked {
-                Some(parked) => (Status::Parked(parked.public()), parked.since),
-                None => (Status::Opening, started_at),
-            };
-        };
-        let phase = cell.phase.borrow().clone();
-        match phase {
-            Phase::Parked(parked) => (Status::Parked(parked.public()), parked.since),
-            Phase::NoCode { workflow, module, since } => (Status::WaitingForCode { workflow, module }, since),
-            Phase::Ended(end) => (status_of(&end), started_at),
-            Phase::Opening | Phase::Gone => (Status::Opening, started_at),
-            Phase::Live => {
-                let look = look(&cell).await;
-                (look.status.unwrap_or(Status::Opening), look.last_at.max(started_at))
-            }
+    /// Where a run stands that is not in memory.
+    async fn stored_status(&self, id: &RunId, record: &RunRecord, started_at: Millis) -> (Status, Millis) {
+        // It may have ended, and left memory, since the record was read.
+        let newer = if record.head.live { self.record(id).await.ok() } else { None };
+        let record = newer.as_ref().unwrap_or(record);
+        let ended = HeadInfo::read(&record.head).and_then(|head| Some((head.ended_at?, head.failure)));
+        match (ended, Aside::read(record.aside.as_ref()).parked) {
+            (Some((at, None)), _) => (Status::Completed, at),
+            (Some((at, Some(message))), _) => (Status::Failed { message }, at),
+            (None, Some(parked)) => (Status::Parked(parked.public()), parked.since),
+            (None, None) => (Status::Opening, started_at),
         }
     }
 
@@ -425,15 +430,18 @@ impl Runtime {
         resolution: Resolution,
     ) -> Result<(), Error> {
         let id = RunId::new(run)?;
+        let shared = &self.inner.shared;
         let record = self.record(&id).await?;
-        let cell = self.inner.shared.runs().get(&id).cloned();
-        let hold = match &cell {
-            Some(cell) => {
-                let look = look(cell).await;
-                look.holds.into_iter().chain(look.reconciling).find(|hold| hold.step == step)
-            }
-            None => None,
+        let _one_at_a_time = self.inner.resolving.lock().await;
+        let cell = shared.runs().get(&id).cloned();
+        // First the rows, then the look: a word that is in neither was never given.
+        let given = id.clone();
+        let given = shared.read(move |store| store.rows(&given)).await?;
+        let mut look = match &cell {
+            Some(cell) => look(cell).await,
+            None => Look::default(),
         };
+        let hold = look.holds.into_iter().chain(look.reconciling).find(|hold| hold.step == step);
         let Some(hold) = hold else {
             let state = self.info(id.clone(), &record).await.status.as_str().to_owned();
             return Err(Kind::NotInDoubt { run: id, step, state: format!("the run is {state}") }.into());
@@ -441,42 +449,17 @@ impl Runtime {
         if hold.attempt != attempt {
             return Err(Kind::StaleAttempt { run: id, step, given: attempt, current: hold.attempt }.into());
         }
-        let how = self.verdict(&id, &hold, resolution.verdict)?;
+        let how = verdict(&id, &hold, look.returns.remove(&step), resolution.verdict)?;
         let row = Message::Resolve { generation: record.head.generation, step, attempt, how, by: resolution.by }.row();
-        self.inner.shared.write(Write::Put { run: id, row: row.clone() }).await?;
+        if given.iter().any(|given| given.id == row.id) {
+            let state = "a word on it was given before, and the run has not taken it yet".into();
+            return Err(Kind::NotInDoubt { run: id, step, state }.into());
+        }
+        shared.write(Write::Put { run: id, row: row.clone() }).await?;
         if let Some(cell) = cell {
             cell.tell(Input::Row(row));
         }
         Ok(())
-    }
-
-    fn verdict(&self, run: &RunId, hold: &Hold, given: Given) -> Result<Verdict, Error> {
-        let effect = inventory::iter::<Registered>.into_iter().find_map(|r| match r {
-            Registered::Effect(meta) if meta.name == hold.effect => Some(*meta),
-            _ => None,
-        });
-        let returns = effect.map(|meta| (meta.returns)());
-        let fitting = |name: &str, json: serde_json::Value| -> Result<Value, Error> {
-            let json = match &returns {
-                Some(returns) if returns.is_result => serde_json::json!({ name: json }),
-                _ => json,
-            };
-            let value = Value::from_json(&json);
-            if let Some(returns) = &returns {
-                (returns.check)(&value).map_err(|error| Kind::ValueDoesNotFit {
-                    run: run.clone(),
-                    effect: hold.effect.clone(),
-                    error,
-                })?;
-            }
-            Ok(value)
-        };
-        Ok(match given {
-            Given::Succeeded(json) => Verdict::Succeeded(fitting("Ok", json)?),
-            Given::FailedWith(json) => Verdict::FailedWith(fitting("Err", json)?),
-            Given::Failed(reason) => Verdict::Failed(reason),
-            Given::RunAgain => Verdict::RunAgain,
-        })
     }
 
     /// Goes on with a parked run. If the reason is still there it is parked again.
@@ -511,10 +494,9 @@ impl Runtime {
     pub async fn shutdown(&self, grace: Duration) -> Result<ShutdownReport, Error> {
         let shared = &self.inner.shared;
         shared.closing.send_replace(true);
-        let over = shared.clock.sleep(grace);
         tokio::select! {
             () = idle(shared) => {}
-            () = over => {}
+            () = pass(&*shared.clock, grace) => {}
         }
         let abandoned: Vec<RunningBody> = self.bodies();
         shared.abandon.send_replace(true);
@@ -522,6 +504,31 @@ impl Runtime {
         shared.read(|store| store.close()).await?;
         Ok(ShutdownReport { abandoned })
     }
+}
+
+/// A person's word, checked against what the effect can return.
+fn verdict(run: &RunId, hold: &Hold, returns: Option<Returns>, given: Given) -> Result<Verdict, Error> {
+    let fitting = |name: &str, json: serde_json::Value| -> Result<Value, Error> {
+        let json = match &returns {
+            Some(returns) if returns.is_result => serde_json::json!({ name: json }),
+            _ => json,
+        };
+        let value = Value::from_json(&json);
+        if let Some(returns) = &returns {
+            (returns.check)(&value).map_err(|error| Kind::ValueDoesNotFit {
+                run: run.clone(),
+                effect: hold.effect.clone(),
+                error,
+            })?;
+        }
+        Ok(value)
+    };
+    Ok(match given {
+        Given::Succeeded(json) => Verdict::Succeeded(fitting("Ok", json)?),
+        Given::FailedWith(json) => Verdict::FailedWith(fitting("Err", json)?),
+        Given::Failed(reason) => Verdict::Failed(reason),
+        Given::RunAgain => Verdict::RunAgain,
+    })
 }
 
 /// Waits until no run has a task.
@@ -535,10 +542,39 @@ async fn idle(shared: &Shared) {
     }
 }
 
+/// Where a run in memory stands.
+async fn live_status(cell: &RunCell, started_at: Millis) -> (Status, Millis) {
+    loop {
+        let phase = cell.phase.borrow().clone();
+        return match phase {
+            Phase::Parked(parked) => (Status::Parked(parked.public()), parked.since),
+            Phase::NoCode { workflow, module, since } => (Status::WaitingForCode { workflow, module }, since),
+            Phase::Ended(end) => (status_of(&end), started_at),
+            Phase::Opening | Phase::Gone => (Status::Opening, started_at),
+            Phase::Live => {
+                let look = look(cell).await;
+                match look.status {
+                    Some(status) => (status, look.last_at.max(started_at)),
+                    // Its life is over: it gets further at once.
+                    None => {
+                        let _ = cell.phase.subscribe().wait_for(|phase| !matches!(phase, Phase::Live)).await;
+                        continue;
+                    }
+                }
+            }
+        };
+    }
+}
+
 async fn look(cell: &RunCell) -> Look {
     let (answer, wait) = oneshot::channel();
+    let mut phase = cell.phase.subscribe();
     cell.tell(Input::Look(answer));
-    wait.await.unwrap_or_default()
+    tokio::select! {
+        look = wait => look.unwrap_or_default(),
+        // Its task is over, and does not answer any more.
+        _ = phase.wait_for(|phase| matches!(phase, Phase::Ended(_) | Phase::Gone)) => Look::default(),
+    }
 }
 
 fn status_of(end: &End<'_>) -> Status {
@@ -782,14 +818,18 @@ impl AnyRun {
     /// There is no such run; what the store says; an entry that is damaged.
     pub async fn log(&self) -> Result<Vec<LogEntry>, Error> {
         let record = self.runtime.record(&self.id).await?;
-        // Before the read: what is durable now is in the store then.
-        let len = match self.runtime.inner.shared.runs().get(&self.id) {
-            Some(cell) if !matches!(*cell.phase.borrow(), Phase::Opening) => cell.durable.load(Ordering::Acquire),
+        let shown = || match self.runtime.inner.shared.runs().get(&self.id) {
+            Some(cell) if matches!(*cell.phase.borrow(), Phase::Live) => cell.durable.load(Ordering::Acquire),
             _ => u64::MAX,
         };
+        // Before the read: what is durable now is in the store then. After it: a run that was being opened may have
+        // appended since what is not durable.
+        let before = shown();
         let records = self.records(record.head.generation).await?;
-        let place = self.runtime.inner.shared.store.about().place.clone();
-        Ok(read_log(&self.id, &place, records, len)?)
+        let len = if before == u64::MAX { shown() } else { before };
+        let shared = &self.runtime.inner.shared;
+        let (place, prefix) = (&shared.store.about().place, key_prefix(shared, &self.id, record.head.generation));
+        Ok(read_log(&self.id, place, records, len, &prefix)?)
     }
 }
 

@@ -1,12 +1,13 @@
 //! The log as a script: what was recorded, entry by entry, and whether what the code asks meets it.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use bytes::Bytes;
 
 use crate::{
     contract::{Contract, Site},
     entry::{Call, Entry, EntryError, Kind, Path, next_frame},
+    failure::shortened,
     id::{Seq, StepNo},
     store::{Record, StoreError},
     value::Value,
@@ -163,17 +164,6 @@ pub(crate) fn describe_call(call: &Call<'_>) -> String {
     let args = Value::from_bytes(Bytes::copy_from_slice(&call.args)).to_json().to_string();
     let effect = if call.effect() == call.path.name { String::new() } else { format!(" of {}", call.effect()) };
     format!("effect.called {}{effect} [{}] {}", call.path, Contract::from(call.contract).as_str(), shortened(&args))
-}
-
-/// Long texts, cut in the middle at character borders.
-pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
-    const MOST: usize = 2_000;
-    if text.len() <= MOST {
-        return Cow::Borrowed(text);
-    }
-    let head = (0..=MOST / 2).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-    let tail = (text.len() - MOST / 2..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
-    Cow::Owned(format!("{} .. {} bytes .. {}", &text[..head], tail - head, &text[tail..]))
 }
 
 /// `src/agent.rs:17`

@@ -200,3 +200,84 @@ pub trait TakesFault {}
 
 #[diagnostic::do_not_recommend]
 impl<T, E: From<Fault>> TakesFault for Result<T, E> {}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::failure::Failure;
+
+    /// An error with the text `Debug` only.
+    #[derive(Debug, Serialize, Deserialize)]
+    enum Plain {
+        No,
+    }
+
+    /// An error without a text.
+    #[derive(Serialize, Deserialize)]
+    struct Mute;
+
+    /// An error that takes a fault and has its own text.
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Own(String);
+
+    impl fmt::Display for Own {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "own: {}", self.0)
+        }
+    }
+
+    impl From<Fault> for Own {
+        fn from(fault: Fault) -> Own {
+            Own(fault.kind().to_owned())
+        }
+    }
+
+    type Alias = crate::failure::Result<u8>;
+
+    /// As an expansion asks for it: where the type is concrete.
+    macro_rules! shape {
+        ($type:ty) => {{
+            use probe::*;
+            (&&&Probe::<$type>::new()).shape((&&&Probe::<$type>::new()).text())
+        }};
+    }
+
+    /// Whether the type is a `Result`, whether it takes a fault, and the text of a value if it is an error.
+    fn check<R: Recordable>(shape: Shape<R>, value: R, is_result: bool, takes_fault: bool, text: Option<&str>) {
+        let returns = shape.returns();
+        assert_eq!((returns.is_result, returns.fault.is_some()), (is_result, takes_fault));
+        assert_eq!((shape.is_err)(&value).then(|| (shape.text)(&value)).as_deref(), text);
+        let recorded = (shape.encode)(&value).unwrap();
+        (returns.check)(&recorded).unwrap();
+        (returns.check)(&Value::from_json(&serde_json::json!({ "neither": [] }))).unwrap_err();
+        if let Some(record) = returns.fault {
+            let fault = Fault::Panicked { effect: "pay".to_owned(), attempt: 1, message: "no".to_owned() };
+            assert!((shape.is_err)(&record(fault).unwrap().decode().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_type_is_what_it_is_whatever_its_name() {
+        check(shape!(u8), 1, false, false, None);
+        check(shape!(Vec<Alias>), vec![Err(Failure::new("no"))], false, false, None);
+        check(shape!(Option<u8>), None, false, false, None);
+        check(shape!(Alias), Ok(1), true, true, None);
+        check(shape!(Alias), Err(Failure::new("no")), true, true, Some("no"));
+        check(shape!(Result<(), Own>), Err(Own("x".to_owned())), true, true, Some("own: x"));
+        check(shape!(Result<(), String>), Err("no".to_owned()), true, false, Some("no"));
+        check(shape!(Result<(), Plain>), Err(Plain::No), true, false, Some("No"));
+        let mute = format!("an error in `{}`", std::any::type_name::<Result<(), Mute>>());
+        check(shape!(Result<(), Mute>), Err(Mute), true, false, Some(&mute));
+        check(shape!(Result<(), Fault>), Ok(()), true, true, None);
+    }
+
+    #[test]
+    fn a_success_can_be_given_for_a_result() {
+        assert_eq!(<Result<u8, String> as FromOk>::from_ok(1), Ok(1));
+        fn takes_fault<R: TakesFault>() {}
+        takes_fault::<Alias>();
+        takes_fault::<Result<(), Own>>();
+    }
+}

@@ -9,6 +9,8 @@ mod param;
 mod wire;
 
 #[cfg(test)]
+mod evolution;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod tests;

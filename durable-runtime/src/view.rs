@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{
     clock::{Millis, system_time},
-    contract::{Contract, site_by_id},
+    contract::{Contract, Returns, site_by_id},
     drive::Life,
     entry::{Call, Entry, EntryError, Kind, Outcome, each_entry},
     error::Parked,
@@ -40,7 +40,8 @@ pub enum Status {
         /// When the next one is due.
         at: SystemTime,
     },
-    /// At least one step is in doubt and is being settled with its reconcile function.
+    /// At least one step is in doubt and is being settled: its reconcile function is asked, or a person's "run again" waits until
+    /// no request of the earlier attempt can be under way any more.
     Reconciling {
         /// The step's path.
         path: String,
@@ -166,12 +167,14 @@ pub(crate) struct Look {
     pub(crate) holds: Vec<Hold>,
     /// Steps in doubt that a reconcile function is asked about: a person may resolve them too.
     pub(crate) reconciling: Vec<Hold>,
+    /// What the effects of all these return.
+    pub(crate) returns: BTreeMap<StepNo, Returns>,
 }
 
 impl Look {
     pub(crate) fn at(life: &Life) -> Look {
         let state = life.state();
-        let (mut holds, mut reconciling) = (Vec::new(), Vec::new());
+        let (mut holds, mut reconciling, mut returns) = (Vec::new(), Vec::new(), BTreeMap::new());
         let (mut running, mut retrying) = (false, None);
         let mut sleeping: Option<Millis> = None;
         for (no, step) in &state.steps {
@@ -180,7 +183,8 @@ impl Look {
                     sleeping = Some(sleeping.map_or(*deadline, |first| first.min(*deadline)));
                 }
                 (What::Effect(effect), StepState::InDoubt(attempt, reason, since)) if !step.closed => {
-                    let asking = life.settling.get(no).is_some_and(|settle| settle.is_asking());
+                    let asking = life.settling.get(no).is_some_and(|settle| settle.is_under_way());
+                    returns.extend(life.core().effect(*no).map(|meta| (*no, (meta.returns)())));
                     let doubts = if asking { &mut reconciling } else { &mut holds };
                     doubts.push(Hold {
                         run: life.setting.run.clone(),
@@ -220,7 +224,7 @@ impl Look {
         } else {
             Status::Running
         };
-        Look { status: Some(status), last_at: state.last_at, holds, reconciling }
+        Look { status: Some(status), last_at: state.last_at, holds, reconciling, returns }
     }
 }
 
@@ -269,10 +273,16 @@ impl From<(Seq, EntryError)> for ReadError {
     }
 }
 
-/// Reads records into entries, for a log from its beginning up to `len` entries.
-pub(crate) fn read_log(run: &RunId, place: &str, records: Vec<Record>, len: u64) -> Result<Vec<LogEntry>, StoreError> {
+/// Reads records into entries, for a log from its beginning up to `len` entries. `key_prefix`: of the engine's own keys.
+pub(crate) fn read_log(
+    run: &RunId,
+    place: &str,
+    records: Vec<Record>,
+    len: u64,
+    key_prefix: &str,
+) -> Result<Vec<LogEntry>, StoreError> {
     let mut entries = Vec::new();
-    let mut names = Names::default();
+    let mut names = Names { key_prefix, steps: BTreeMap::new(), next: 0 };
     for record in records {
         let read = each_entry(record.first, record.frames, |seq, _, entry| -> Result<(), ReadError> {
             if seq.0 < len {
@@ -289,13 +299,13 @@ pub(crate) fn read_log(run: &RunId, place: &str, records: Vec<Record>, len: u64)
 }
 
 /// What a reader must remember of the entries before, to say which step an entry is about.
-#[derive(Default)]
-struct Names {
+struct Names<'a> {
+    key_prefix: &'a str,
     steps: BTreeMap<StepNo, (String, Option<Json>)>,
     next: u32,
 }
 
-impl Names {
+impl Names<'_> {
     fn ask(&mut self, path: String, key: Option<Json>) -> StepNo {
         let step = StepNo(self.next);
         self.next += 1;
@@ -328,8 +338,11 @@ impl Names {
                 }
             },
             Kind::EffectQueued(call) | Kind::EffectCalled(call) => {
-                let key = call.key.as_deref().map(Json::from);
-                step = Some(self.ask(call.path.to_string(), key.clone()));
+                let path = call.path.to_string();
+                let own = || format!("{}/{path}", self.key_prefix);
+                let keyed = Contract::from(call.contract) == Contract::Keyed;
+                let key = keyed.then(|| Json::from(call.key.as_deref().map_or_else(own, str::to_owned)));
+                step = Some(self.ask(path, key.clone()));
                 rest = call_fields(call);
                 if let Kind::EffectCalled(_) = entry.kind {
                     rest.push(("attempt", 1.into()));

@@ -17,13 +17,13 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
-    clock::{Millis, Clock},
+    clock::{Clock, Millis, pass},
     contract::{ReconcileEnd, WhenInDoubt, WorkflowMeta},
     drive::{Life, Now, Opened, Output, Setting, Slots},
     effect::{BodyEnd, CatchPanic, Invocation, Resources, Start},
     entry::{End, EscapedName, RunStarted},
     head::{Aside, ParkedInfo},
-    id::{Attempt, Generation, RunId, Seq, StepNo},
+    id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::{BatchNo, Lost, read_frames},
     mailbox::Message,
     park::DEATHS_MAX,
@@ -38,6 +38,8 @@ const TURNS_AT_ONCE: usize = 64;
 const REPLAYS_MARKED_MAX: usize = 64;
 /// Bytes of a log that are read at a time on replay.
 const READ_BYTES: usize = 256 * 1024;
+/// Wait before a claim that the store refused is tried again.
+const CLAIM_AGAIN: Duration = Duration::from_secs(1);
 /// Longest time of a reconcile function whose effect has no timeout.
 const RECONCILE_TIME: Duration = Duration::from_secs(5 * 60);
 /// Longest time without a look at the clock: a wall clock that was set is noticed within it.
@@ -197,6 +199,17 @@ impl BodySlots {
     fn pass_on(&self) {
         offer(&mut lock(&self.0));
     }
+
+    /// A run wants no slot any more: what it was offered, or would be, is the next one's.
+    fn leave(&self, cell: &Arc<RunCell>) {
+        let mut slots = lock(&self.0);
+        if cell.wants_slot.swap(false, Ordering::Relaxed) {
+            slots.1.retain(|waiting| !Arc::ptr_eq(waiting, cell));
+        }
+        if cell.offered.swap(false, Ordering::Relaxed) {
+            offer(&mut slots);
+        }
+    }
 }
 
 fn offer((free, waiting): &mut (usize, VecDeque<Arc<RunCell>>)) {
@@ -298,7 +311,7 @@ pub(crate) fn spawn(
     let span = tracing::info_span!("run", id = %cell.id);
     let task = async move {
         let guard = TaskGuard(shared.clone());
-        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0 }.run(fresh).await;
+        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0, looks: Vec::new() }.run(fresh).await;
         drop(guard);
     };
     tokio::spawn(task.instrument(span));
@@ -374,6 +387,8 @@ struct RunTask {
     /// Bodies under way, of this life or an earlier one of this process.
     bodies: HashMap<(u64, StepNo, Attempt), BodyTask>,
     life_no: u64,
+    /// Whoever looks is answered when what the answer says, up to that entry, is durable.
+    looks: Vec<(Seq, Look, oneshot::Sender<Look>)>,
 }
 
 impl RunTask {
@@ -383,11 +398,16 @@ impl RunTask {
             let fate = self.live(fresh).await;
             fresh = false;
             let since = self.shared.clock.wall();
+            let before = self.aside.parked.take();
             let (phase, over) = match fate {
                 Fate::Ended(end) => (Phase::Ended(Arc::new(end)), true),
                 Fate::Gone => (Phase::Gone, true),
                 Fate::Closing => (Phase::Gone, true),
-                Fate::Parked(parked) => {
+                Fate::Parked(mut parked) => {
+                    if let Some(before) = before.filter(|before| (before.code, &before.why) == (parked.code, &parked.why)) {
+                        // A restart has found what the one before had found: it has stood there since.
+                        parked.since = before.since;
+                    }
                     tracing::warn!(code = parked.code, "parked: {}", parked.why);
                     self.aside.parked = Some(parked.clone());
                     self.set_aside().await;
@@ -438,6 +458,7 @@ impl RunTask {
         self.cell.durable.store(life.log.durable().0, Ordering::Release);
         self.cell.phase.send_replace(Phase::Live);
         let fate = self.go_on(&mut life, &mut closing).await;
+        self.shared.slots.leave(&self.cell);
         self.close(&mut life).await;
         fate
     }
@@ -445,6 +466,12 @@ impl RunTask {
     async fn open(&mut self, fresh: bool) -> Result<Life, Fate> {
         if !fresh && self.aside.replaying && self.aside.deaths >= DEATHS_MAX {
             return Err(Fate::Parked(ParkedInfo::died(self.aside.deaths, self.shared.clock.wall())));
+        }
+        if let (false, Some(parked)) = (fresh, &self.aside.parked)
+            && parked.is_for_a_person()
+        {
+            // Going on would tell the code that its step failed; that is for a person to say.
+            return Err(Fate::Parked(parked.clone()));
         }
         let shared = self.shared.clone();
         // A run that was being replayed when the process died is replayed alone.
@@ -456,6 +483,9 @@ impl RunTask {
             true => None,
             false => shared.marked.acquire().await.ok(),
         };
+        if *shared.closing.borrow() {
+            return Err(Fate::Closing);
+        }
         if !fresh {
             self.aside.deaths += 1;
             self.aside.replaying = true;
@@ -463,10 +493,7 @@ impl RunTask {
             self.set_aside().await;
         }
         let run = self.cell.id.clone();
-        let epoch = match self.shared.write(Write::Claim { run: run.clone() }).await {
-            Ok(Written::Claimed(epoch)) => epoch,
-            Ok(_) | Err(_) => return Err(Fate::Gone),
-        };
+        let epoch = self.claim().await?;
         let setting = Setting {
             run,
             generation: self.generation,
@@ -490,7 +517,7 @@ impl RunTask {
             Err(_) => return Err(Fate::Gone),
         };
         if !fresh {
-            self.aside = Aside::default();
+            self.aside = Aside { parked: self.aside.parked.take(), ..Aside::default() };
             let run = self.cell.id.clone();
             self.shared.store.submit(Write::Aside { run, value: None }, Box::new(|_| {}));
         }
@@ -505,6 +532,24 @@ impl RunTask {
         }
     }
 
+    /// Claims the run; a store that refuses for now is asked again, so that no run is forgotten.
+    async fn claim(&self) -> Result<Epoch, Fate> {
+        let mut closing = self.shared.closing.subscribe();
+        loop {
+            match self.shared.write(Write::Claim { run: self.cell.id.clone() }).await {
+                Ok(Written::Claimed(epoch)) => return Ok(epoch),
+                Err(e @ (StoreError::Refused { .. } | StoreError::Unknown { .. } | StoreError::Io { .. })) => {
+                    tracing::warn!("cannot claim the run, and tries again: {e}");
+                    tokio::select! {
+                        () = self.shared.clock.sleep(CLAIM_AGAIN) => {}
+                        _ = closing.wait_for(|closing| *closing) => return Err(Fate::Closing),
+                    }
+                }
+                Ok(_) | Err(_) => return Err(Fate::Gone),
+            }
+        }
+    }
+
     /// Tells the life what happened and does what it wants, until it is over.
     async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>) -> Fate {
         let mut armed: (Option<Millis>, Option<Millis>) = (None, None);
@@ -516,6 +561,7 @@ impl RunTask {
                 turns += 1;
             }
             self.perform(life);
+            self.answer_looks(life);
             if self.cell.offered.swap(false, Ordering::Relaxed) {
                 self.shared.slots.pass_on();
             }
@@ -594,10 +640,22 @@ impl RunTask {
                 }
                 Input::Row(row) => life.rows.push_back(row),
                 Input::Retry => {}
-                Input::Look(answer) => {
-                    let _ = answer.send(Look::at(life));
-                }
+                Input::Look(answer) => self.looks.push((life.state().len, Look::at(life), answer)),
             }
+        }
+    }
+
+    fn answer_looks(&mut self, life: &Life) {
+        let durable = life.log.durable();
+        for (len, look, answer) in std::mem::take(&mut self.looks) {
+            let _ = match life.log.trouble() {
+                Some(_) => answer.send(Look::at(life)),
+                None if len <= durable => answer.send(look),
+                None => {
+                    self.looks.push((len, look, answer));
+                    continue;
+                }
+            };
         }
     }
 
@@ -680,14 +738,14 @@ impl RunTask {
         let invocation = Invocation::new(&start, self.cell.id.clone(), self.shared.resources.clone(), told, None);
         let (cell, life_no, attempt) = (self.cell.clone(), self.life_no, start.attempt);
         let limit = start.meta.timeout_ms.map_or(RECONCILE_TIME, Duration::from_millis);
-        let limit = self.shared.clock.sleep(limit);
+        let clock = self.shared.clock.clone();
         let span = tracing::info_span!("reconcile", name = start.meta.name, path = %start.path);
         let ask = async move {
             // In a task of its own, so that a panic is an answer: not known.
             let mut asked = tokio::spawn(async move { run(invocation).await }.in_current_span());
             let answer = tokio::select! {
                 answer = &mut asked => answer.unwrap_or_else(|e| Ok(ReconcileEnd::Failed(e.to_string()))),
-                () = limit => {
+                () = pass(&*clock, limit) => {
                     asked.abort();
                     Ok(ReconcileEnd::Failed("it did not return in time".into()))
                 }
@@ -713,6 +771,7 @@ impl RunTask {
             self.take_inputs(life);
             self.perform_last(life);
         }
+        self.looks.clear();
         for (step, attempt, end) in life.unsaid() {
             self.put_outcome(step, attempt, end);
         }

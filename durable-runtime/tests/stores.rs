@@ -11,6 +11,8 @@ mod conformance;
 mod crash;
 #[path = "store/damage.rs"]
 mod damage;
+#[path = "store/keeping.rs"]
+mod keeping;
 #[path = "store/opening.rs"]
 mod opening;
 #[path = "store/simulated.rs"]

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, Debug, Clone)]
-pub struct Order {
+struct Order {
     id: String,
     items: Vec<u64>,
 }
@@ -133,6 +133,13 @@ async fn nested() -> u64 {
     look(&look("a", &[]).await.unwrap_or(0).to_string(), &[look("b", &[]).await.unwrap_or(1)]).await.unwrap_or_default()
 }
 
+#[durable::workflow]
+async fn borrows(name: &str, words: &[String], order: &Order, mut limit: u64) -> Result<u64, String> {
+    limit += look(name, &order.items).await? + words.len() as u64;
+    Ok(limit)
+}
+
 fn main() {
+    let _ = borrows("x", &["y".into()], &Order { id: "o".into(), items: vec![] }, 1);
     let _ = (agent(Order { id: "o".into(), items: vec![1, 2] }), control(vec![], None), nested());
 }

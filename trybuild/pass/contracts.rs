@@ -6,7 +6,7 @@ use durable::{EffectContext, Fault, Reconciled};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum PaymentError {
+enum PaymentError {
     Declined,
     Busy,
     Unknown(String),
@@ -25,7 +25,7 @@ impl From<Fault> for PaymentError {
 }
 
 #[derive(Default)]
-pub struct Bank {
+struct Bank {
     rate: u64,
 }
 
@@ -69,7 +69,7 @@ async fn charge(#[resource] bank: &Bank, account: &str, cents: u64) -> Result<u6
 mod bank {
     use super::*;
 
-    pub async fn find(_: &EffectContext, bank: &Bank, account: &str, cents: u64) -> durable::Result<Reconciled<u64>> {
+    pub(crate) async fn find(_: &EffectContext, bank: &Bank, account: &str, cents: u64) -> durable::Result<Reconciled<u64>> {
         Ok(match account {
             "" => Reconciled::CannotHappen,
             "?" => Reconciled::Unknown,

@@ -12,22 +12,22 @@ mod inventory {}
 type Result<T> = ::core::result::Result<T, String>;
 type Box = u8;
 type Option = u16;
-pub struct Some;
-pub fn Ok() {}
-pub struct Err;
-pub trait Step {}
-pub trait Recordable {}
+struct Some;
+fn Ok() {}
+struct Err;
+trait Step {}
+trait Recordable {}
 
 #[derive(Serialize, Deserialize)]
-pub struct Probe(u8);
+struct Probe(u8);
 #[derive(Serialize, Deserialize)]
-pub struct Shape(u8);
+struct Shape(u8);
 #[derive(Serialize, Deserialize)]
-pub struct Plain(u8);
+struct Plain(u8);
 #[derive(Serialize, Deserialize)]
-pub struct Site(u8);
+struct Site(u8);
 #[derive(Serialize, Deserialize)]
-pub struct String(u8);
+struct String(u8);
 
 #[durable::effect(read_only)]
 async fn probe(shape: Shape, probe: Box, option: Option) -> Probe {

@@ -25,7 +25,7 @@ async fn forever() -> u64 {
 }
 
 #[durable::part]
-pub(crate) async fn elided(a: &str, b: &mut Vec<u64>, c: Cow<'_, str>, (d, e): (u8, u8), mut f: String) -> String {
+async fn elided(a: &str, b: &mut Vec<u64>, c: Cow<'_, str>, (d, e): (u8, u8), mut f: String) -> String {
     f.push_str(a);
     b.push(look(&c).await + u64::from(d + e));
     f
@@ -70,13 +70,13 @@ async fn coerced(fail: bool) -> Result<Box<dyn Display + Send>, Box<dyn std::err
     Ok(Box::new(n))
 }
 
-pub struct Agent<T> {
+struct Agent<T> {
     history: Vec<T>,
 }
 
 impl<T: Clone + Send + Sync + 'static> Agent<T> {
     #[durable::part]
-    pub async fn turn(&mut self, item: &T) -> &T {
+    async fn turn(&mut self, item: &T) -> &T {
         look("turn").await;
         self.history.push(item.clone());
         &self.history[0]
@@ -108,7 +108,7 @@ impl<T: Clone + Send + Sync + 'static> Agent<T> {
     }
 }
 
-pub trait Tool: Send + Sync {
+trait Tool: Send + Sync {
     #[durable::part]
     async fn call(&self, input: &str) -> Result<String, String>;
 
@@ -118,7 +118,7 @@ pub trait Tool: Send + Sync {
     }
 }
 
-pub struct Search;
+struct Search;
 
 impl Tool for Search {
     #[durable::part]

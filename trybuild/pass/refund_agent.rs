@@ -6,18 +6,18 @@ use durable::EffectContext;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
+struct Order {
     id: String,
     cents: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Receipt {
+struct Receipt {
     id: String,
     cents: u64,
 }
 
-pub struct Gateway;
+struct Gateway;
 
 impl Gateway {
     async fn refund(&self, order_id: &str, cents: u64, key: &str) -> durable::Result<Receipt> {

@@ -84,17 +84,21 @@ impl Group {
             let name = std::mem::take(&mut self.name);
             with(|core| core.open_join(name))
         });
+        let join = &*join;
+        // Before a branch is begun in it: a set may be awaited in another place than before, and the scope it was in be gone.
+        with(|core| core.reach(join));
         if (self.begun as usize) < len && (self.running as usize) < at_most {
             self.begun += 1;
             self.running += 1;
             return Some((self.begun - 1, join));
         }
-        let join = &*join;
-        with(|core| {
-            core.reach(join);
-            core.next_child(join)
-        })
-        .map(|i| (i, join))
+        loop {
+            let i = with(|core| core.next_child(join))?;
+            // A step of a set that nobody awaits reports up through scopes that may have become somebody else's.
+            if i < self.begun {
+                return Some((i, join));
+            }
+        }
     }
 
     /// Polls what has something to do until `over` answers true for a branch that ended, or nothing is left to poll.

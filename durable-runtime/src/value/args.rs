@@ -42,16 +42,6 @@ impl Args {
     /// # Errors
     ///
     /// If there is no such argument, or it does not decode as `T`; the path begins with `name`.
-    ///
-    /// ```
-    /// # use durable_runtime::{Args, ArgsWriter};
-    /// let mut writer = ArgsWriter::new(1);
-    /// writer.arg("cents", &250_u32);
-    /// let (args, _digest) = writer.finish().unwrap();
-    /// assert_eq!(args.decode::<u64>("cents").unwrap(), 250);
-    /// assert_eq!(args.decode::<Option<String>>("note").unwrap(), None);
-    /// assert_eq!(args.decode::<String>("cents").unwrap_err().path(), "cents");
-    /// ```
     pub fn decode<T: Recordable>(&self, name: &'static str) -> Result<T, ValueError> {
         let found = match self.0.codec() {
             Some(Codec::MessagePack) => match find(self.0.body(), name) {
@@ -184,14 +174,6 @@ impl de::Error for Missing {
 }
 
 /// Writes the arguments of a call.
-///
-/// ```
-/// # use durable_runtime::ArgsWriter;
-/// let mut writer = ArgsWriter::new(2);
-/// writer.arg("order_id", "o-17").arg("cents", &250_u32);
-/// let (args, _digest) = writer.finish().unwrap();
-/// assert_eq!(args.to_json(), serde_json::json!({ "order_id": "o-17", "cents": 250 }));
-/// ```
 pub struct ArgsWriter {
     /// The codec byte, then names and values; the head of the map is put between at the end.
     sink: Sink,

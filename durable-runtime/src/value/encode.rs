@@ -8,6 +8,8 @@
 //!   its length written one size wider than needed. Decoders do not mind.
 //! - 128-bit integers that fit 64 bits are written as such, so that widening a field changes no record.
 
+mod items;
+
 use std::fmt;
 
 use serde::{
@@ -15,6 +17,7 @@ use serde::{
     ser::{self, Serializer},
 };
 
+use self::items::Items;
 use super::{
     error::{ValueError, ValueErrorKind, path_text},
     wire::{MAX_DEPTH, Malformed, NIL},
@@ -127,11 +130,7 @@ impl<'a> Encoder<'a> {
         if depth > MAX_DEPTH {
             return Err(Refused::Deep);
         }
-        let head = Head::new(map, len, false)?;
-        let start = self.sink.get_ref().len();
-        self.sink.get_mut().extend_from_slice(head.as_slice());
-        let body = self.sink.get_ref().len();
-        Ok(Items { sink: self.sink, depth, start, body, map, promised: len, count: 0, nil_is_data, has_nil: false })
+        Items::new(self.sink, depth, map, len, nil_is_data)
     }
 
     /// A variant with data is a map of one entry; this writes all of it but the data.
@@ -331,144 +330,97 @@ impl<'a> Serializer for Encoder<'a> {
     }
 }
 
-/// Writes the items of an array or map whose head is already there, and mends the head at the end.
-struct Items<'a> {
-    sink: &'a mut Sink,
-    /// Arrays and maps around an item.
-    depth: usize,
-    /// Where the head begins in the sink, and where it ends.
-    start: usize,
-    body: usize,
-    map: bool,
-    /// Items that the head speaks of. A type may be wrong about it, or not know.
-    promised: usize,
-    /// Items written.
-    count: usize,
-    nil_is_data: bool,
-    /// Whether a value of a map was nil.
-    has_nil: bool,
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
 
-impl Items<'_> {
-    fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        value.serialize(Encoder { sink: &mut *self.sink, depth: self.depth, in_some: false })
+    use super::*;
+
+    fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
+        let mut sink = Sink::new(Vec::new());
+        encode(&mut sink, value).unwrap();
+        sink.into_inner()
     }
 
-    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        self.count += 1;
-        self.put(value)
+    /// What rmp-serde itself writes for it.
+    fn check<T: Serialize>(value: T) {
+        let mut theirs = rmp_serde::Serializer::new(Vec::new()).with_struct_map().with_human_readable();
+        value.serialize(&mut theirs).unwrap();
+        assert_eq!(bytes(&value), theirs.into_inner());
     }
 
-    fn field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Refused> {
-        self.count += 1;
-        self.sink.serialize_str(name)?;
-        self.put(value)
+    #[derive(Serialize)]
+    struct Struct<T> {
+        first: T,
+        second: Vec<T>,
     }
 
-    fn close(self) -> Result<(), Refused> {
-        let wide = self.nil_is_data && self.has_nil;
-        if wide || self.count != self.promised {
-            let head = Head::new(self.map, self.count, wide)?;
-            self.sink.get_mut().splice(self.start..self.body, head.as_slice().iter().copied());
+    #[derive(Serialize)]
+    struct Flat {
+        first: u8,
+        #[serde(flatten)]
+        rest: BTreeMap<String, u8>,
+    }
+
+    #[derive(Serialize)]
+    enum Enum {
+        Unit,
+        Newtype(u8),
+        Tuple(u8, u8),
+        Struct { a: u8 },
+    }
+
+    #[derive(Serialize)]
+    struct Unit;
+
+    #[derive(Serialize)]
+    struct Tuple(u8, u8);
+
+    #[derive(Serialize)]
+    #[serde(rename = "_ExtStruct")]
+    struct Ext((i8, Bytes));
+
+    struct Bytes;
+
+    impl Serialize for Bytes {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(&[1, 2, 3])
         }
-        Ok(())
-    }
-}
-
-impl ser::SerializeSeq for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        self.element(value)
     }
 
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeTuple for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeTupleStruct for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        self.element(value)
+    #[test]
+    fn all_but_nil_in_maps_is_written_as_rmp_serde_does() {
+        check(Struct { first: Some(1), second: vec![None, Some(300)] });
+        check((Enum::Unit, Enum::Newtype(1), Enum::Tuple(1, 2), Enum::Struct { a: 1 }, Unit, Tuple(1, 2)));
+        check(Flat { first: 1, rest: BTreeMap::from([("a".to_owned(), 2), ("b".to_owned(), 3)]) });
+        check((
+            u128::MAX,
+            i128::MIN,
+            1.5_f32,
+            1.5_f64,
+            'x',
+            true,
+            (),
+            "127.0.0.1".parse::<std::net::IpAddr>().unwrap(),
+        ));
+        check((Bytes, Ext((7, Bytes))));
+        for len in [0, 1, 15, 16, 17, 255, 256, 65_535, 65_536] {
+            check(vec![0; len]);
+            check((0..len).map(|n| (n, n)).collect::<BTreeMap<_, _>>());
+            check("x".repeat(len));
+        }
     }
 
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeTupleVariant for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        self.element(value)
-    }
-
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeMap for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Refused> {
-        self.element(key)
-    }
-
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        let start = self.sink.get_ref().len();
-        self.put(value)?;
-        self.has_nil |= self.sink.get_ref()[start..] == [NIL];
-        Ok(())
-    }
-
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeStruct for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Refused> {
-        self.field(name, value)
-    }
-
-    fn end(self) -> Result<(), Refused> {
-        self.close()
-    }
-}
-
-impl ser::SerializeStructVariant for Items<'_> {
-    type Ok = ();
-    type Error = Refused;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), Refused> {
-        self.field(name, value)
-    }
-
-    fn end(self) -> Result<(), Refused> {
-        self.close()
+    #[test]
+    fn nil_that_is_data_makes_its_map_one_size_wider() {
+        assert_eq!(bytes(&BTreeMap::from([(1, None::<u8>)])), [0xde, 0, 1, 1, NIL]);
+        assert_eq!(bytes(&BTreeMap::from([(1, Some(2))])), [0x81, 1, 2]);
+        assert_eq!(bytes(&Ok::<(), ()>(())), [0xde, 0, 1, 0xa2, b'O', b'k', NIL]);
+        assert_eq!(bytes(&Struct { first: (), second: vec![] })[0], 0x82);
+        for (len, head) in [(15, 0xde), (16, 0xdf), (65_535, 0xdf), (65_536, 0xdf)] {
+            let map: BTreeMap<usize, _> = (0..len).map(|n| (n, ())).collect();
+            assert_eq!(bytes(&map)[0], head, "{len}");
+            assert_eq!(rmp_serde::from_slice::<BTreeMap<usize, ()>>(&bytes(&map)).unwrap(), map);
+        }
     }
 }

@@ -158,7 +158,6 @@ fn no_bytes_do_harm() {
     let mut random = Random(seed);
     for n in 0..200_000 {
         let bytes = random_bytes(&mut random, &samples);
-        eprintln!("DBG {n} {}", bytes.len());
         let outcome = std::panic::catch_unwind(|| check_one(&bytes, n % READERS));
         assert!(outcome.is_ok(), "seed {seed:#x}, input {n}: {bytes:02x?}");
     }

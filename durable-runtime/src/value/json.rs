@@ -8,6 +8,9 @@ use super::wire::{MAX_DEPTH, Malformed, Reader, Token};
 /// Most bytes of an unreadable record that are shown.
 const UNDECODABLE_BYTES_MAX: usize = 1024;
 
+/// Most bytes of the text of a key that is no string.
+const KEY_BYTES_MAX: usize = 1024;
+
 /// A MessagePack value as JSON.
 pub(super) fn from_messagepack(bytes: &[u8]) -> Result<Json, Malformed> {
     let mut reader = Reader::new(bytes);
@@ -101,20 +104,31 @@ fn value(reader: &mut Reader<'_>, depth: usize) -> Result<Json, Malformed> {
         }
         Token::Map { len, .. } => {
             let mut fields = Map::new();
-            for _ in 0..len {
+            for n in 0..len {
                 let mut key = match value(reader, depth + 1)? {
                     Json::String(text) => text,
-                    other => other.to_string(),
+                    other => key_text(&other),
                 };
                 // The number 1 and the text "1" are two keys of one map, and nothing may vanish before the reader's eyes.
                 while fields.contains_key(&key) {
-                    key.push('\'');
+                    key = format!("{key} #{n}");
                 }
                 fields.insert(key, value(reader, depth + 1)?);
             }
             Json::Object(fields)
         }
     })
+}
+
+/// The text of a key that is none. Cut, because every map that is a key of a map within a key escapes the text once more, and
+/// doubles it.
+fn key_text(key: &Json) -> String {
+    let mut text = key.to_string();
+    if text.len() > KEY_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(KEY_BYTES_MAX));
+        text.push_str("..");
+    }
+    text
 }
 
 fn float(value: f64) -> Json {
@@ -129,4 +143,74 @@ fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use super::{
+        super::{ArgsWriter, Bytes, Value},
+        *,
+    };
+
+    fn check<T: serde::Serialize>(value: T, json: Json) {
+        assert_eq!(Value::encode(&value).unwrap().to_json(), json);
+    }
+
+    fn check_bytes(bytes: &[u8], json: Json) {
+        assert_eq!(Value::from_bytes(Bytes::copy_from_slice(bytes)).to_json(), json);
+    }
+
+    #[test]
+    fn what_json_can_say_it_says() {
+        let data = json!({ "a": [1, -1, u64::MAX, i64::MIN, 0.1, null, true, {}], "": "\u{0}" });
+        check(&data, data.clone());
+        assert_eq!(Value::from_json(&data).to_json(), data);
+        check((0.1_f32, 1e-45_f32, -0.0), json!([0.1, 1e-45, -0.0]));
+        let mut writer = ArgsWriter::new(1);
+        writer.arg("a", &Some(1));
+        assert_eq!(writer.finish().unwrap().0.to_json(), json!({ "a": 1 }));
+    }
+
+    #[test]
+    fn what_json_cannot_say_it_says_in_words() {
+        check([f64::NAN, f64::INFINITY, f64::NEG_INFINITY], json!(["NaN", "inf", "-inf"]));
+        check([f32::NAN, f32::INFINITY], json!(["NaN", "inf"]));
+        check(u128::MAX, json!({ "$bytes": "f".repeat(32) }));
+        check(HashMap::from([((1, 2), 3)]), json!({ "[1,2]": 3 }));
+        check_bytes(&[1, 0x82, 1, 0xc0, 0xa1, b'1', 0xc2], json!({ "1": null, "1 #1": false }));
+        check_bytes(&[1, 0xc4, 2, 0xc0, 0xff], json!({ "$bytes": "c0ff" }));
+        check_bytes(&[1, 0xa2, 0xc0, 0xff], json!({ "$bytes": "c0ff" }));
+        check_bytes(&[1, 0xd4, 5, 0xab], json!({ "$ext": 5, "$bytes": "ab" }));
+        check_bytes(&[1, 0x92, 1], json!({ "$undecodable": "019201" }));
+        check_bytes(&[2, b'[', b'1'], json!({ "$undecodable": "025b31" }));
+        check_bytes(&[9, 1], json!({ "$undecodable": "0901" }));
+        check_bytes(&[], json!({ "$undecodable": "" }));
+    }
+
+    #[test]
+    fn a_key_within_a_key_does_not_double_without_end() {
+        // Maps whose keys are maps whose keys are maps: every level escapes the text of the one below.
+        let deep = [&[1][..], &[0x81].repeat(100), &[0xa1, b'"'], &[0xc0; 100]].concat();
+        let json = Value::from_bytes(deep.into()).to_json();
+        assert!(json.to_string().len() < 4 * KEY_BYTES_MAX);
+        // One key, very often.
+        let entries = [0xa1, b'a', 0xc0].repeat(20_000);
+        let many = [&[1, 0xde, 0x4e, 0x20][..], &entries].concat();
+        let json = Value::from_bytes(many.into()).to_json();
+        assert_eq!(json.as_object().map(Map::len), Some(20_000));
+    }
+
+    #[test]
+    fn a_difference_is_where_it_is() {
+        let check = |before: Json, after: Json, path: &str, a: &str, b: &str| {
+            assert_eq!(difference(&before, &after), (path.to_owned(), a.to_owned(), b.to_owned()));
+        };
+        check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 3 }] }), "a[1].b", "2", "3");
+        check(json!({ "a": 1 }), json!({ "a": 1, "b": [] }), "b", "nothing", "[]");
+        check(json!({ "a": null, "b": 1 }), json!({}), "b", "1", "nothing");
+        check(json!([1, 2]), json!([1]), "", "[1,2]", "[1]");
+        check(json!(BTreeMap::<u8, u8>::new()), json!("x".repeat(90)), "", "{}", &format!("\"{}..", "x".repeat(59)));
+    }
 }

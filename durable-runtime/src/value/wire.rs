@@ -220,3 +220,62 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), Malformed> {
     reader.skip()?;
     reader.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], expected: Result<Token<'_>, Malformed>) {
+        assert_eq!(Reader::new(bytes).token(), expected, "{bytes:02x?}");
+    }
+
+    #[test]
+    fn every_first_byte_is_a_token_or_refused() {
+        for first in 0..=u8::MAX {
+            // Lengths of zero, so that whatever it is, it is whole.
+            let mut bytes = [0; 20];
+            bytes[0] = first;
+            match Reader::new(&bytes).token() {
+                Ok(Token::Str(_)) if (0xb4..=0xbf).contains(&first) => {
+                    panic!("{first:02x}: there are only 19 bytes left")
+                }
+                Ok(_) => assert_ne!(first, 0xc1),
+                Err(Malformed::Reserved) => assert_eq!(first, 0xc1),
+                Err(error) => {
+                    assert!((0x8a..=0x8f).contains(&first) || (0xb4..=0xbf).contains(&first), "{first:02x}: {error}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_are_what_the_specification_says() {
+        check(&[0x7f], Ok(Token::Int(127)));
+        check(&[0xe0], Ok(Token::Int(-32)));
+        check(&[0xd3, 0x80, 0, 0, 0, 0, 0, 0, 0], Ok(Token::Int(i64::MIN.into())));
+        check(&[0xcf, 255, 255, 255, 255, 255, 255, 255, 255], Ok(Token::Int(u64::MAX.into())));
+        check(&[0xca, 0x7f, 0x80, 0, 1], Ok(Token::F32(0x7f80_0001)));
+        check(&[0xd9, 2, b'h', b'i'], Ok(Token::Str(b"hi")));
+        check(&[0xc5, 0, 1, 9], Ok(Token::Bin(&[9])));
+        check(&[0xd5, 0xff, 1, 2], Ok(Token::Ext(-1, &[1, 2])));
+        check(&[0xc7, 1, 7, 3], Ok(Token::Ext(7, &[3])));
+        check(&[0x81, 0, 0], Ok(Token::Map { len: 1, wide: false }));
+        check(&[0xde, 0, 1, 0, 0], Ok(Token::Map { len: 1, wide: true }));
+        check(&[0xdf, 0, 0, 0, 1, 0, 0], Ok(Token::Map { len: 1, wide: true }));
+        check(&[0xdd, 0xff, 0xff, 0xff, 0xff, 0], Err(Malformed::Ends));
+        check(&[], Err(Malformed::Ends));
+    }
+
+    #[test]
+    fn a_value_is_passed_over_whole() {
+        let check = |bytes: &[u8], len: Result<usize, Malformed>| {
+            assert_eq!(Reader::new(bytes).skip().map(<[u8]>::len), len, "{bytes:02x?}");
+        };
+        check(&[0x92, 0x81, 1, 0x90, 0x80, 5, 5], Ok(5));
+        check(&[0x90], Ok(1));
+        check(&[0x92, 1], Err(Malformed::Ends));
+        check(&[&[0x91; 128][..], &[NIL]].concat(), Ok(129));
+        check(&[&[0x91; 129][..], &[NIL]].concat(), Err(Malformed::Deep));
+        assert_eq!(super::check(&[1, 2]), Err(Malformed::Trailing));
+    }
+}

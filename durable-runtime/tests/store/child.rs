@@ -9,13 +9,13 @@ use std::{
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use durable_runtime::{
     Seq,
     store::{
-        Store, Write, Written,
+        Store, StoreError, Write, Written,
         sled::{SledOptions, SledStore},
     },
 };
@@ -82,10 +82,10 @@ fn as_a_child() {
     let store = Path::new(&store);
     match task.as_str() {
         "hold" => hold(store),
-        "open" => match SledStore::open(store, SledOptions::new()) {
-            Ok(_) => say("opened"),
-            Err(error) => say(&error.to_string()),
-        },
+        "open" => {
+            let (took, opened) = open(store);
+            say(&format!("{} ms: {}", took.as_millis(), opened.map_or_else(|e| e.to_string(), |_| "opened".into())));
+        }
         "write" => write(store, SledOptions::new(), None),
         "write a little" => write(store, SledOptions::new(), Some(40)),
         "write a little, best effort" => write(store, SledOptions::new().best_effort(true), Some(40)),
@@ -97,6 +97,13 @@ fn as_a_child() {
 /// Says a line in one write, so that it is whole or not there, and one event in a trace.
 fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+/// Opens a store and says how long that took.
+pub(crate) fn open(store: &Path) -> (Duration, Result<SledStore, StoreError>) {
+    let begun = Instant::now();
+    let opened = SledStore::open(store, SledOptions::new());
+    (begun.elapsed(), opened)
 }
 
 /// Opens the store and keeps it.

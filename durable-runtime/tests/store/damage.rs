@@ -82,7 +82,7 @@ impl Original {
             // A second life, so that there is a snapshot as in a store that has been about for a while.
             SledStore::open(&live, SledOptions::new()).unwrap().close().unwrap();
         }
-        // An open store is copied as the kernel has it, which is what a kill leaves, if sled is not tidying up just then.
+        // An open store is copied as the kernel has it, which is what a kill leaves; not while sled is tidying up.
         loop {
             let before = contents(&live);
             copy_dir(&live, &path).unwrap();
@@ -105,9 +105,7 @@ impl Original {
             scope.spawn(|| {
                 let result = catch_unwind(AssertUnwindSafe(|| {
                     let first = self.check_opening(name, &copy, SledOptions::new());
-                    if first.is_none() {
-                        return None;
-                    }
+                    first.as_ref()?;
                     // sled has been at the files by now. It may have cleaned up damage that mattered to nobody, but
                     // nothing may be missing the second time that was missed the first time.
                     self.check_opening(name, &copy, SledOptions::new());

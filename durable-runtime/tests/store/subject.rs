@@ -93,15 +93,16 @@ pub(crate) enum Kind {
 /// One store under test.
 pub(crate) struct Subject {
     kind: Kind,
-    dir: TempDir,
     memory: Option<Arc<MemoryStore>>,
     crash: Option<Arc<CrashStore>>,
     store: Option<Arc<dyn Store>>,
+    /// Last, for it goes after the store in it.
+    dir: TempDir,
 }
 
 impl Subject {
     pub(crate) fn new(kind: Kind) -> Subject {
-        let mut subject = Subject { kind, dir: TempDir::new(), memory: None, crash: None, store: None };
+        let mut subject = Subject { kind, memory: None, crash: None, store: None, dir: TempDir::new() };
         subject.open();
         subject
     }

@@ -5,8 +5,7 @@ async fn look(text: &str) -> u64 {
 
 #[durable::workflow]
 async fn agent(name: String) -> u64 {
-    use std::time::Duration;
-    let found = tokio::time::timeout(Duration::from_secs(1), look(&name)).await;
+    let found = tokio::time::timeout(std::time::Duration::from_secs(1), look(&name)).await;
     found.unwrap_or(0)
 }
 

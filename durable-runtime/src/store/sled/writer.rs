@@ -223,7 +223,7 @@ impl Writer {
     }
 
     fn poison(&mut self, reason: String) {
-        tracing::error!(reason, store = %self.store.display(), "the store cannot write any more until it is opened again");
+        tracing::error!(reason, store = %self.store.display(), "the store is poisoned until it is opened again");
         self.poisoned = Some(reason.into());
     }
 

@@ -1,0 +1,96 @@
+//! What the attributes cost the user's build: `cargo check` of a workflow of n steps, against the same code as plain async
+//! functions, in one run on one machine.
+//!
+//! `cargo bench --bench macro_cost` prints a table. Each time is the best of several: noise only ever adds.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+const STEPS: [usize; 3] = [10, 100, 1_000];
+const EFFECTS: usize = 10;
+const ROUNDS: usize = 7;
+
+fn main() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let dir = root.join("target/macro-cost");
+    println!("{:>6} {:>10} {:>10} {:>7}", "steps", "plain ms", "durable ms", "ratio");
+    for steps in STEPS {
+        let plain = package(&dir, &root, &format!("plain_{steps}"), &source(steps, false));
+        let durable = package(&dir, &root, &format!("durable_{steps}"), &source(steps, true));
+        let mut best = [Duration::MAX; 2];
+        // The first round builds what both depend on.
+        for round in 0..=ROUNDS {
+            for (best, package) in best.iter_mut().zip([&plain, &durable]) {
+                let took = check(package, &dir, round);
+                if round > 0 {
+                    *best = took.min(*best);
+                }
+            }
+        }
+        let [plain, durable] = best.map(|best| best.as_secs_f64() * 1e3);
+        println!("{steps:>6} {plain:>10.0} {durable:>10.0} {:>7.2}", durable / plain);
+    }
+}
+
+/// A workflow of `steps` steps over a few effects, or the same with the attributes left out.
+fn source(steps: usize, durable: bool) -> String {
+    let mut source = String::from("#![allow(dead_code)]\n");
+    for effect in 0..EFFECTS {
+        if durable {
+            source.push_str("#[durable::effect(read_only)]\n");
+        }
+        let _ = writeln!(
+            source,
+            "async fn effect_{effect}(text: &str, n: u64) -> durable::Result<String> {{ Ok(format!(\"{{text}} {{n}}\")) }}"
+        );
+    }
+    if durable {
+        source.push_str("#[durable::workflow]\n");
+    }
+    source.push_str("pub async fn agent(topic: String) -> durable::Result<String> {\n    let mut notes = topic;\n");
+    for step in 0..steps {
+        let _ = writeln!(source, "    notes = effect_{}(&notes, {step}).await?;", step % EFFECTS);
+    }
+    source.push_str("    Ok(notes)\n}\n");
+    if !durable {
+        // As a workflow's, so that the future's type is checked in both.
+        source.push_str("pub fn start(topic: String) -> std::pin::Pin<Box<dyn Future<Output = durable::Result<String>> + Send>> { Box::pin(agent(topic)) }\n");
+    }
+    source
+}
+
+fn package(dir: &Path, root: &Path, name: &str, source: &str) -> PathBuf {
+    let package = dir.join(name);
+    fs::create_dir_all(package.join("src")).expect("the target directory can be written");
+    let manifest = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[dependencies]\ndurable = {{ path = {:?} }}\n[workspace]\n",
+        root.display().to_string()
+    );
+    fs::write(package.join("Cargo.toml"), manifest).expect("the package can be written");
+    fs::write(package.join("src/lib.rs"), source).expect("the package can be written");
+    fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file can be copied");
+    package
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn check(package: &Path, dir: &Path, round: usize) -> Duration {
+    let lib = package.join("src/lib.rs");
+    let mut source = fs::read_to_string(&lib).expect("it was written above");
+    let _ = write!(source, "// {round}\n");
+    fs::write(&lib, source).expect("it was written above");
+    let start = Instant::now();
+    let status = Command::new(env!("CARGO"))
+        .args(["check", "--quiet", "--offline"])
+        .current_dir(package)
+        .env("CARGO_TARGET_DIR", dir.join("target"))
+        .env("CARGO_INCREMENTAL", "0")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the generated package does not check");
+    start.elapsed()
+}

@@ -1,0 +1,141 @@
+//! Stores that do what a bad day does: one that ends the process at a write, and one that does not take what it is given.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use durable::{
+    Generation, RunId, Seq,
+    store::{About, Done, Record, Row, RunRecord, Store, StoreError, Write},
+};
+
+/// Passes everything on but what `submit` is told to keep.
+pub(crate) struct Odd<S, F> {
+    pub(crate) inner: S,
+    on_submit: F,
+    /// Reads of logs, mailboxes and records.
+    pub(crate) reads: AtomicUsize,
+    pub(crate) writes: AtomicUsize,
+}
+
+impl<S, F> Odd<S, F>
+where
+    S: Store,
+    F: Fn(&S, Write, Done) + Send + Sync + 'static,
+{
+    pub(crate) fn new(inner: S, on_submit: F) -> Odd<S, F> {
+        Odd { inner, on_submit, reads: AtomicUsize::new(0), writes: AtomicUsize::new(0) }
+    }
+
+    fn read_once(&self) -> &S {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        &self.inner
+    }
+}
+
+impl<S, F> Store for Odd<S, F>
+where
+    S: Store,
+    F: Fn(&S, Write, Done) + Send + Sync + 'static,
+{
+    fn about(&self) -> &About {
+        self.inner.about()
+    }
+
+    fn submit(&self, write: Write, done: Done) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        (self.on_submit)(&self.inner, write, done);
+    }
+
+    fn read(&self, run: &RunId, generation: Generation, from: Seq, most: usize) -> Result<Vec<Record>, StoreError> {
+        self.read_once().read(run, generation, from, most)
+    }
+
+    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
+        self.read_once().rows(run)
+    }
+
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.read_once().run(run)
+    }
+
+    fn runs(
+        &self,
+        live: Option<bool>,
+        after: Option<&RunId>,
+        most: usize,
+    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
+        self.read_once().runs(live, after, most)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.inner.close()
+    }
+}
+
+/// Where a [`fused`] store ends the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fuse {
+    /// Before the write is handed on.
+    Before(usize),
+    /// When the write is durable, before anybody hears of it.
+    After(usize),
+}
+
+/// A store that aborts the process at the `n`th write (from 1) that `counts`.
+pub(crate) fn fused<S: Store>(inner: S, counts: fn(&Write) -> bool, fuse: Fuse) -> impl Store {
+    let seen = AtomicUsize::new(0);
+    Odd::new(inner, move |inner: &S, write, done| {
+        let n = match counts(&write) {
+            true => 1 + seen.fetch_add(1, Ordering::SeqCst),
+            false => 0,
+        };
+        if fuse == Fuse::Before(n) {
+            std::process::abort();
+        }
+        let done: Done = match fuse == Fuse::After(n) {
+            true => Box::new(|_| std::process::abort()),
+            false => done,
+        };
+        inner.submit(write, done);
+    })
+}
+
+/// Whether the write appends entries.
+pub(crate) fn appends(write: &Write) -> bool {
+    matches!(write, Write::Append(batch) if batch.count > 0)
+}
+
+/// What a [`moody`] store does with a write that appends entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// Takes it.
+    #[default]
+    Fine,
+    /// Refuses it for now.
+    Refuses,
+    /// Does not take it, and does not know.
+    Loses,
+    /// Takes it, and does not know.
+    Forgets,
+    /// Will never take it.
+    Rejects,
+}
+
+/// A store whose mood can be changed.
+pub(crate) fn moody<S: Store>(inner: S, mood: Arc<Mutex<Mood>>) -> impl Store {
+    Odd::new(inner, move |inner: &S, write, done| {
+        let mood = if appends(&write) { *mood.lock().unwrap() } else { Mood::Fine };
+        match mood {
+            Mood::Fine => inner.submit(write, done),
+            Mood::Refuses => done(Err(StoreError::Refused { reason: "the disk is full".into() })),
+            Mood::Loses => done(Err(StoreError::Unknown { reason: "the connection broke".into() })),
+            Mood::Forgets => inner.submit(
+                write,
+                Box::new(|_| done(Err(StoreError::Unknown { reason: "the acknowledgement was lost".into() }))),
+            ),
+            Mood::Rejects => done(Err(StoreError::Rejected { reason: "a row of this kind is not allowed".into() })),
+        }
+    })
+}

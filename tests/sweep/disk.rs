@@ -1,0 +1,182 @@
+//! The disk as one process sees it: it says when something happens on it, counts, dies at a given moment, and can be
+//! broken for the controls.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use durable::{
+    Generation, RunId, Seq,
+    store::{About, Batch, Done, Record, Row, RunRecord, Store, StoreError, Write, Written},
+};
+use tokio::sync::Notify;
+
+use crate::{
+    common::frames,
+    crash::{CrashStore, Fault},
+};
+
+/// When a process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Death {
+    Never,
+    /// Before the write with this number, from 0, is applied; all before it are durable.
+    BeforeWrite(u64),
+    /// Before the sync with this number, from 0; writes since the last one are lost.
+    BeforeSync(u64),
+    /// As the event with this number, a write or a sync, is about to happen; so many writes of those not synced survive.
+    PowerLoss {
+        event: u64,
+        kept: usize,
+    },
+}
+
+impl Death {
+    /// Whether each write is synced at once.
+    fn syncs_at_once(self) -> bool {
+        matches!(self, Death::BeforeWrite(_) | Death::Never)
+    }
+
+    pub(crate) fn kept(self) -> usize {
+        match self {
+            Death::PowerLoss { kept, .. } => kept,
+            _ => 0,
+        }
+    }
+}
+
+/// What is wrong with a disk, for the controls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    No,
+    /// A write is acknowledged before it is durable: there is no barrier.
+    AcksAtOnce,
+    /// An outcome, and what follows it, is acknowledged and never written.
+    LosesOutcomes,
+}
+
+pub(crate) struct Disk {
+    pub(crate) store: Arc<CrashStore>,
+    death: Death,
+    broken: Broken,
+    /// Something was submitted, or the process has died.
+    pub(crate) activity: Notify,
+    events: Arc<Mutex<u64>>,
+    losing: AtomicBool,
+}
+
+impl Disk {
+    pub(crate) fn new(store: CrashStore, death: Death, broken: Broken) -> Arc<Disk> {
+        if death.syncs_at_once() {
+            store.sync_after(1);
+        }
+        let events = Arc::new(Mutex::new(0));
+        let counted = events.clone();
+        store.plan(move |nth, _| {
+            let mut events = counted.lock().unwrap();
+            *events += 1;
+            let dies = match death {
+                Death::BeforeWrite(n) => nth >= n,
+                Death::PowerLoss { event, .. } => *events > event,
+                Death::Never | Death::BeforeSync(_) => false,
+            };
+            dies.then_some(Fault::Crash)
+        });
+        let (activity, losing) = (Notify::new(), AtomicBool::new(false));
+        Arc::new(Disk { store: Arc::new(store), death, broken, activity, events, losing })
+    }
+
+    /// Syncs; false if the process has died.
+    pub(crate) fn sync(&self) -> bool {
+        if self.store.is_dead() {
+            return false;
+        }
+        if self.store.pending() == 0 {
+            return true;
+        }
+        let dies = match self.death {
+            Death::BeforeSync(n) => self.store.syncs() >= n,
+            Death::PowerLoss { event, .. } => {
+                let mut events = self.events.lock().unwrap();
+                *events += 1;
+                *events > event
+            }
+            Death::Never | Death::BeforeWrite(_) => false,
+        };
+        if dies {
+            return false;
+        }
+        self.store.sync();
+        true
+    }
+
+    /// What the next process finds.
+    pub(crate) fn after(&self) -> CrashStore {
+        self.store.crash(self.death.kept())
+    }
+
+    /// Submits in the way of a broken disk, or gives the write back.
+    fn submit_broken(&self, write: Write, done: Done) -> Option<(Write, Done)> {
+        let early = match &write {
+            Write::Create { .. } => Written::Created,
+            Write::Append(_) | Write::Put { .. } => Written::Done,
+            _ => return Some((write, done)),
+        };
+        let lost = match (self.broken, &write) {
+            (Broken::AcksAtOnce, _) => false,
+            (Broken::LosesOutcomes, Write::Append(Batch { .. })) => {
+                if frames::names(&write).contains(&"effect.result") {
+                    self.losing.store(true, Ordering::SeqCst);
+                }
+                self.losing.load(Ordering::SeqCst)
+            }
+            _ => return Some((write, done)),
+        };
+        if !lost {
+            self.store.submit(write, Box::new(drop));
+        }
+        if !self.store.is_dead() {
+            done(Ok(early));
+        }
+        None
+    }
+}
+
+impl Store for Disk {
+    fn about(&self) -> &About {
+        self.store.about()
+    }
+
+    fn submit(&self, write: Write, done: Done) {
+        if let Some((write, done)) = self.submit_broken(write, done) {
+            self.store.submit(write, done);
+        }
+        self.activity.notify_one();
+    }
+
+    fn read(&self, run: &RunId, generation: Generation, from: Seq, most: usize) -> Result<Vec<Record>, StoreError> {
+        self.store.read(run, generation, from, most)
+    }
+
+    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
+        self.store.rows(run)
+    }
+
+    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.store.run(run)
+    }
+
+    fn runs(
+        &self,
+        live: Option<bool>,
+        after: Option<&RunId>,
+        most: usize,
+    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
+        self.store.runs(live, after, most)
+    }
+
+    fn close(&self) -> Result<(), StoreError> {
+        self.store.close()
+    }
+}

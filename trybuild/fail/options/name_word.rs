@@ -1,6 +1,0 @@
-#[durable::effect(read_only, name = look)]
-async fn look(text: &str) -> durable::Result<String> {
-    Ok(text.into())
-}
-
-fn main() {}

@@ -1,6 +1,0 @@
-#[durable::effect(read_only, retry(attempts = 3, attempts = 5))]
-async fn look(text: &str) -> durable::Result<String> {
-    Ok(text.into())
-}
-
-fn main() {}

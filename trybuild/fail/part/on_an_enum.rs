@@ -1,6 +1,0 @@
-#[durable::part]
-pub enum Turn {
-    First,
-}
-
-fn main() {}

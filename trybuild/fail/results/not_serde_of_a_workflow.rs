@@ -1,8 +1,0 @@
-pub struct Found(String);
-
-#[durable::workflow]
-async fn look(text: &str) -> Found {
-    Found(text.into())
-}
-
-fn main() {}
