@@ -48,7 +48,6 @@ async fn find_out(server: &MailServer, hold: &Hold) -> Resolution {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let (dir, server) = (tempfile::tempdir()?, MailServer::default());
-
     println!("first life, with a broken server");
     let (broken, mut calls) = mpsc::unbounded_channel();
     let runtime = Runtime::builder().resource(MailServer { broken: Some(broken), ..server.clone() });
@@ -72,8 +71,8 @@ async fn main() -> anyhow::Result<()> {
         runtime.resolve(&hold.run, hold.step, hold.attempt, find_out(&server, &hold).await).await?;
     }
     for customer in CUSTOMERS {
-        let outcome: durable::Result<String> = runtime.run(customer).await?.returned_as().await?;
-        println!("  completed: {outcome:?}");
+        let run = runtime.start(customer, apologise(customer.to_owned())).await?; // the same id is the same run
+        println!("  completed: {}", run.output().await?);
     }
     ensure!(*server.outbox.lock().await == CUSTOMERS, "each mail should have gone out once");
     runtime.shutdown(Duration::from_secs(10)).await?;

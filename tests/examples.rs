@@ -284,7 +284,7 @@ fn a_deadline_passes_while_nobody_runs() {
 }
 
 #[test]
-fn a_conversation_of_a_thousand_turns_asks_its_model_a_thousand_times_over_a_restart() {
+fn a_conversation_of_a_thousand_turns_goes_on_in_its_middle_after_a_restart() {
     let out = Example::new("turns").runs_well();
-    says_in_order(&out, &["stopped after", "2000 messages, 1000 calls of the model in both lives"]);
+    says_in_order(&out, &["stopped in turn 501 of 1000", "2000 messages, 1001 calls in both lives"]);
 }

@@ -189,7 +189,8 @@ fn binding(pat: &Pat, kind: Kind, errors: &mut Errors) -> Option<PatIdent> {
     let text = match pat {
         Pat::Wild(_) => "give it a name: arguments are recorded by name (`_name` if it is not used)".into(),
         _ => format!(
-            "a parameter of {} has a plain name, under which it is recorded\n  take it apart in the body: `let .. = name;`",
+            "a parameter of {} has a plain name, under which it is recorded\n  \
+                 take it apart in the body: `let .. = name;`",
             kind.noun()
         ),
     };
@@ -252,7 +253,8 @@ fn recorded_type(ty: &Type, kind: Kind, errors: &mut Errors) {
     let lent = match ty {
         Type::Reference(reference) if reference.mutability.is_some() => {
             let text = format!(
-                "what {} changes in place is lost on replay: only its result is recorded\n  take `{}` and return what it became",
+                "what {} changes in place is lost on replay: only its result is recorded\n  \
+                 take `{}` and return what it became",
                 kind.noun(),
                 show(&owned(ty).to_token_stream())
             );
@@ -267,7 +269,8 @@ fn recorded_type(ty: &Type, kind: Kind, errors: &mut Errors) {
         ty => ty,
     };
     if let (Type::TraitObject(object), Type::Reference(_)) = (lent, ty) {
-        let text = "a trait object cannot be recorded\n  if the runtime is to supply it, mark it `#[resource]` and box it; else take the value it stands for";
+        let text = "a trait object cannot be recorded\n  \
+                    if the runtime is to supply it, mark it `#[resource]` and box it; else take the value it stands for";
         return errors.on(object, text);
     }
     Types { what: "parameter", kind, errors }.check(lent);

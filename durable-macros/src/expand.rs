@@ -61,6 +61,7 @@ pub(crate) fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream
     let is_whole = errors.count() == before;
     let body = steps::rewrite(&body, Kind::Workflow, &mut errors);
     if !is_whole {
+        body.refused.into_iter().for_each(|error| errors.add(error));
         return stub(&function, Kind::Workflow, errors);
     }
     let meta = meta::workflow_meta(sig, name.as_ref(), &params, &body.awaits);
@@ -89,7 +90,12 @@ pub(crate) fn part(attribute: TokenStream, item: TokenStream) -> TokenStream {
     };
     let body = steps::rewrite(body, Kind::Part, &mut errors);
     let meta = meta::part_meta(sig, &body.awaits);
-    let tokens = if is_nameable { body.tokens } else { quote!(::core::unimplemented!()) };
+    let tokens = if is_nameable {
+        body.tokens
+    } else {
+        body.refused.into_iter().for_each(|error| errors.add(error));
+        quote!(::core::unimplemented!())
+    };
     // Never run, it tells the compiler the type of `return` and `?` before it has seen the first.
     let returns = quote_spanned! {at(check::ends(&out).0)=>
         if let ::core::option::Option::Some(__out) = ::core::option::Option::None::<#out> {
@@ -112,7 +118,7 @@ pub(crate) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
-/// The function and its body. Where there is none, the item comes back as it was, behind the error.
+/// The function and its body. Where there is none, the item comes back as it was.
 fn with_body(item: TokenStream, kind: Kind, errors: &mut Errors) -> Result<(Function, Group), TokenStream> {
     match Function::of(item.clone(), kind.name()) {
         Ok(Function { attrs, vis, sig, body: Some(body) }) => {

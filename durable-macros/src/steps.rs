@@ -30,6 +30,8 @@ pub(crate) struct Await {
 pub(crate) struct Body {
     pub(crate) tokens: TokenStream,
     pub(crate) awaits: Vec<Await>,
+    /// What is refused inside the tokens, each at its place; to be said in another way by who leaves the tokens out.
+    pub(crate) refused: Vec<syn::Error>,
 }
 
 /// Rewrites the body of a workflow or part. A body in a syntax that `syn` does not know comes back as it was.
@@ -39,25 +41,26 @@ pub(crate) fn rewrite(body: &Group, kind: Kind, errors: &mut Errors) -> Body {
         Ok(inside) => inside,
         Err(error) => {
             errors.add(error);
-            return Body { tokens: body.to_token_stream(), awaits: Vec::new() };
+            return Body { tokens: body.to_token_stream(), awaits: Vec::new(), refused: Vec::new() };
         }
     };
     let mut block = Block { brace_token: token::Brace { span: body.delim_span() }, stmts };
-    let mut steps = Steps { kind, errors, awaits: Vec::new() };
+    let mut steps = Steps { kind, errors, awaits: Vec::new(), refused: Vec::new() };
     steps.visit_block_mut(&mut block);
-    let awaits = steps.awaits;
+    let Steps { awaits, refused, .. } = steps;
     let mut tokens = TokenStream::new();
     block.brace_token.surround(&mut tokens, |tokens| {
         attrs.iter().for_each(|attr| attr.to_tokens(tokens));
         tokens.extend(block.stmts.iter().map(Stmt::to_token_stream));
     });
-    Body { tokens, awaits }
+    Body { tokens, awaits, refused }
 }
 
 struct Steps<'a> {
     kind: Kind,
     errors: &'a mut Errors,
     awaits: Vec<Await>,
+    refused: Vec<syn::Error>,
 }
 
 impl Steps<'_> {
@@ -65,7 +68,7 @@ impl Steps<'_> {
     fn step(&mut self, written: &mut ExprAwait) -> TokenStream {
         if let Some(error) = forbidden_call(&written.base) {
             // It is no step either; to say that too would be a second error.
-            return refused(&error, &MacroDelimiter::Paren(token::Paren::default())).into_token_stream();
+            return self.refuse(error, &MacroDelimiter::Paren(token::Paren::default())).into_token_stream();
         }
         let callee = callee(&written.base);
         let (first, last) = ends(&without_parens(&written.base).to_token_stream());
@@ -83,13 +86,31 @@ impl Steps<'_> {
         quote!(#(#attrs)* #step #arguments #dot_token #await_token)
     }
 
+    /// The error as a macro that takes the place of what is wrong: an expression in error has every type, so that nothing
+    /// more is said of it. Where the macro stood as a statement, its delimiter decides whether it needs a semicolon.
+    fn refuse(&mut self, error: syn::Error, delimiter: &MacroDelimiter) -> Macro {
+        let (first, last) = ends(&error.to_compile_error());
+        let text = error.to_string();
+        self.refused.push(error);
+        Macro {
+            path: parse_quote_spanned!(first=> ::core::compile_error),
+            bang_token: Token![!](first),
+            delimiter: match delimiter {
+                MacroDelimiter::Paren(_) => MacroDelimiter::Paren(token::Paren(last)),
+                MacroDelimiter::Brace(_) => MacroDelimiter::Brace(token::Brace(last)),
+                MacroDelimiter::Bracket(_) => MacroDelimiter::Bracket(token::Bracket(last)),
+            },
+            tokens: quote_spanned!(first=> #text),
+        }
+    }
+
     /// Looks into the macros whose arguments are known to be expressions; an await in any other cannot be numbered.
     fn inside_macro(&mut self, mac: &mut Macro) {
         if has_async(&mac.tokens) {
             match arguments(mac) {
                 Some(Arguments { mut exprs, rest }) => {
                     if let Some(at) = find_await(&rest) {
-                        *mac = refused(&cannot_see(at, mac), &mac.delimiter);
+                        *mac = self.refuse(cannot_see(at, mac), &mac.delimiter);
                         return;
                     }
                     exprs.iter_mut().for_each(|expr| self.visit_expr_mut(expr));
@@ -99,7 +120,7 @@ impl Steps<'_> {
                 }
                 None => {
                     if let Some(at) = find_await(&mac.tokens) {
-                        *mac = refused(&cannot_see(at, mac), &mac.delimiter);
+                        *mac = self.refuse(cannot_see(at, mac), &mac.delimiter);
                         return;
                     }
                 }
@@ -157,8 +178,8 @@ impl VisitMut for Steps<'_> {
                 "an async closure gives a future, and {noun} awaits steps\n  write `|..| async move {{ .. }}`: it gives a branch"
             );
             // No more is said of a body that is not looked into.
-            let error = syn::Error::new(word.span, text).to_compile_error();
-            *closure.body = Expr::Verbatim(error);
+            let error = self.refuse(syn::Error::new(word.span, text), &MacroDelimiter::Paren(token::Paren::default()));
+            *closure.body = Expr::Verbatim(error.into_token_stream());
             return;
         }
         visit_mut::visit_expr_closure_mut(self, closure);
@@ -166,7 +187,7 @@ impl VisitMut for Steps<'_> {
 
     fn visit_macro_mut(&mut self, mac: &mut Macro) {
         match forbidden::macro_error(&mac.path) {
-            Some(error) => *mac = refused(&error, &mac.delimiter),
+            Some(error) => *mac = self.refuse(error, &mac.delimiter),
             None => self.inside_macro(mac),
         }
     }
@@ -179,23 +200,6 @@ fn cannot_see(at: Span, mac: &Macro) -> syn::Error {
          await it first: `let value = ..await;`"
     );
     syn::Error::new(at, text)
-}
-
-/// The error as a macro that takes the place of what is wrong: an expression in error has every type, so that nothing
-/// more is said of it. Where the macro stood as a statement, its delimiter decides whether it needs a semicolon.
-fn refused(error: &syn::Error, delimiter: &MacroDelimiter) -> Macro {
-    let (first, last) = ends(&error.to_compile_error());
-    let text = error.to_string();
-    Macro {
-        path: parse_quote_spanned!(first=> ::core::compile_error),
-        bang_token: Token![!](first),
-        delimiter: match delimiter {
-            MacroDelimiter::Paren(_) => MacroDelimiter::Paren(token::Paren(last)),
-            MacroDelimiter::Brace(_) => MacroDelimiter::Brace(token::Brace(last)),
-            MacroDelimiter::Bracket(_) => MacroDelimiter::Bracket(token::Bracket(last)),
-        },
-        tokens: quote_spanned!(first=> #text),
-    }
 }
 
 /// What is to be said if what is awaited is itself a call that is forbidden.

@@ -77,6 +77,18 @@ pub(crate) struct Settle {
     asks: bool,
 }
 
+/// What goes on when a life is over.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Ends of bodies that it has not looked at, and whether they hold a slot.
+    pub(crate) ends: Vec<(StepNo, Attempt, BodyEnd, bool)>,
+    /// Bodies under way, each with its slot.
+    pub(crate) running: Vec<(StepNo, Attempt)>,
+    /// Bodies under way whose call is not in the log. The next life may give their step's number to another one, so
+    /// what they return is nobody's.
+    pub(crate) nowhere: Vec<(StepNo, Attempt)>,
+}
+
 impl Settle {
     /// Whether it goes on without a person: a reconcile function is, or will be, asked, or a person has spoken.
     pub(crate) fn is_under_way(&self) -> bool {
@@ -602,20 +614,47 @@ impl Life {
         self.wanting.clear();
     }
 
-    /// The life is over: gives its slots back, and answers the ends of bodies that it has not looked at.
-    pub(crate) fn unsaid(&mut self) -> Vec<(StepNo, Attempt, BodyEnd)> {
-        let held: Vec<_> = self.bodies.keys().copied().collect();
-        for (step, attempt) in held {
-            self.release(step, attempt);
+    /// The life is over: what goes on without it. What holds a slot still holds it.
+    pub(crate) fn leave(&mut self) -> Left {
+        let mut left = Left::default();
+        for report in std::mem::take(&mut self.queue) {
+            let Report { step, attempt, end: End::Body(end), row: None } = report else { continue };
+            if self.is_recorded(step, attempt) {
+                left.ends.push((step, attempt, end, self.bodies.remove(&(step, attempt)).is_some()));
+            }
         }
-        let queue = std::mem::take(&mut self.queue);
-        queue
-            .into_iter()
-            .filter_map(|report| match report {
-                Report { step, attempt, end: End::Body(end), row: None } => Some((step, attempt, end)),
-                _ => None,
-            })
-            .collect()
+        for ((step, attempt), body) in std::mem::take(&mut self.bodies) {
+            match body {
+                Body::Running { .. } if self.is_recorded(step, attempt) => left.running.push((step, attempt)),
+                body => {
+                    self.setting.slots.give();
+                    if matches!(body, Body::Running { .. }) {
+                        left.nowhere.push((step, attempt));
+                    }
+                }
+            }
+        }
+        left
+    }
+
+    /// Whether a loss of power now would leave the attempt in the log, its end unknown.
+    fn is_recorded(&self, step: StepNo, attempt: Attempt) -> bool {
+        let Some(Step { what: What::Effect(effect), state, .. }) = self.state().steps.get(&step) else { return false };
+        let open = matches!(state, StepState::Called(n) | StepState::InDoubt(n, ..) if *n == attempt);
+        open && effect.called_seq < self.log.durable()
+    }
+
+    /// Takes over a body of an earlier life of this process. Its time begins anew.
+    fn adopt(&mut self, step: StepNo, attempt: Attempt, contract: Contract) {
+        let timeout_ms = self.core().effect(step).and_then(|meta| meta.timeout_ms);
+        let limit = match self.is_wanted(step) {
+            true => timeout_ms,
+            false => Some(self.setting.unwanted_grace_ms),
+        };
+        let limit = limit.map(|limit| self.now.monotonic.saturating_add(limit));
+        self.limits.extend(limit.map(|limit| (limit, step, attempt)));
+        self.bodies.insert((step, attempt), Body::Running { contract, timeout_ms, limit });
+        self.adopted.insert((step, attempt));
     }
 
     /// The end of the log is reached: what earlier lives left open.
@@ -626,6 +665,19 @@ impl Life {
             // As it stands now: a doubt that is given to the code as an error closes, calls and ends others.
             let Some(s) = self.state().steps.get(&step).cloned() else { continue };
             let What::Effect(effect) = &s.what else { continue };
+            if let StepState::Called(attempt) | StepState::InDoubt(attempt, ..) = s.state {
+                match self.inherited.get(&(step, attempt)) {
+                    Some(true) if matches!(s.state, StepState::Called(_)) => {
+                        self.adopt(step, attempt, effect.contract);
+                        continue;
+                    }
+                    Some(_) => {
+                        self.lingering.insert((step, attempt));
+                        self.adopted.insert((step, attempt));
+                    }
+                    None => {}
+                }
+            }
             match s.state {
                 StepState::Called(attempt) if !self.bodies.contains_key(&(step, attempt)) => {
                     if self.has_outcome(step, attempt) {
@@ -652,9 +704,18 @@ impl Life {
                     }
                 }
                 // Not asked in this life's first poll: an earlier one left it so.
-                StepState::Queued if !fresh.contains(&step) => match self.core().unrecordable(step) {
-                    Some(fault) => self.queue.push_back(Report::unrecordable(step, fault)),
-                    None => self.wanting.push_back(step),
+                StepState::Queued if !fresh.contains(&step) => match effect.args.is_empty() {
+                    // Not recorded then, so they are not what a body would get, whatever the limit is now.
+                    true => {
+                        let fault = self.core().unrecordable(step).unwrap_or_else(|| Fault::NotRecordable {
+                            effect: effect.effect.to_string(),
+                            reason: "its arguments could not be recorded when it was called".to_owned(),
+                            size: None,
+                            limit: None,
+                        });
+                        self.queue.push_back(Report::unrecordable(step, fault));
+                    }
+                    false => self.wanting.push_back(step),
                 },
                 StepState::NotStarted(_) => self.wanting.push_back(step),
                 StepState::Failed(_, retry_at) => {

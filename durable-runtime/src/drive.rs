@@ -121,6 +121,10 @@ pub(crate) struct Life {
     pub(crate) bodies: BTreeMap<(StepNo, Attempt), Body>,
     /// Bodies past their time that still run, holding no slot.
     pub(crate) lingering: BTreeSet<(StepNo, Attempt)>,
+    /// Bodies of earlier lives that are still under way in this process, and whether they hold a slot.
+    pub(crate) inherited: BTreeMap<(StepNo, Attempt), bool>,
+    /// Those of them that this life has taken over: their ends are its own.
+    pub(crate) adopted: BTreeSet<(StepNo, Attempt)>,
     /// Called, and begun when the entry at this place is durable.
     pub(crate) barrier: BTreeMap<Seq, (StepNo, Attempt)>,
     /// Ends of bodies, in the order in which they came.
@@ -172,6 +176,8 @@ impl Life {
             outputs: Vec::new(),
             bodies: BTreeMap::new(),
             lingering: BTreeSet::new(),
+            inherited: BTreeMap::new(),
+            adopted: BTreeSet::new(),
             barrier: BTreeMap::new(),
             queue: VecDeque::new(),
             rows: VecDeque::new(),

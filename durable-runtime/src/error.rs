@@ -240,7 +240,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Kind::RunId(e) => e.fmt(f),
-            Kind::RunNotFound(run) => write!(f, "there is no run {run} in this store"),
+            Kind::RunNotFound(run) => {
+                write!(f, "there is no run {run} in this store; start it, or look for its id with Runtime::runs")
+            }
             Kind::OtherArguments { run, workflow, recorded, given } => write!(
                 f,
                 "run {run} of workflow {workflow} exists with the arguments {recorded}, and was started again with {given}; take another run id"
@@ -252,7 +254,7 @@ impl fmt::Display for Error {
                 )
             }
             Kind::Argument { workflow, error } => {
-                write!(f, "an argument of workflow {workflow} cannot be recorded: {error}")
+                write!(f, "an argument of workflow {workflow} cannot be recorded: {error}; pass what serde writes and reads back equal")
             }
             Kind::TooLarge { what, size, limit } => {
                 write!(
@@ -267,7 +269,7 @@ impl fmt::Display for Error {
                 "run {run} waits for its code: workflow {workflow} of module {module} is not in this binary; start a binary that has it"
             ),
             Kind::Store(e) => e.fmt(f),
-            Kind::Closed => f.write_str("the runtime was shut down"),
+            Kind::Closed => f.write_str("the runtime was shut down; open the store again"),
             Kind::MissingResources(missing) => {
                 write!(
                     f,
@@ -279,14 +281,20 @@ impl fmt::Display for Error {
                 write!(f, "the name {name:?} is given twice, at {first} and at {second}; give one of them another")
             }
             Kind::StaleAttempt { run, step, given, current } => {
-                write!(f, "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is")
+                write!(f, "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is; look at Runtime::holds again")
             }
-            Kind::NotInDoubt { run, step, state } => write!(f, "run {run}, step {step} is not in doubt: {state}"),
+            Kind::NotInDoubt { run, step, state } => {
+                write!(f, "run {run}, step {step} is not in doubt: {state}; Runtime::holds lists the steps that are")
+            }
             Kind::ValueDoesNotFit { run, effect, error } => {
-                write!(f, "run {run}: the value is none that effect {effect} can return: {error}")
+                write!(f, "run {run}: the value is none that effect {effect} can return: {error}; give one of its type")
             }
-            Kind::NotParked { run, state } => write!(f, "run {run} is not parked: it is {state}"),
-            Kind::OtherType { run, error } => write!(f, "run {run} has an output of another type: {error}"),
+            Kind::NotParked { run, state } => {
+                write!(f, "run {run} is not parked: it is {state}; only a parked run, or one that waits for code, is retried")
+            }
+            Kind::OtherType { run, error } => {
+                write!(f, "run {run} has an output of another type: {error}; ask for what its workflow returns")
+            }
         }
     }
 }

@@ -318,11 +318,7 @@ impl std::error::Error for Elapsed {}
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        error::Error,
-        io,
-        thread::{self, Builder},
-    };
+    use std::{error::Error, io, thread::Builder};
 
     use anyhow::Context;
 
@@ -353,7 +349,10 @@ mod tests {
     }
 
     /// What `?` makes of it: the message and causes, and that this survives its record.
-    fn check<E: Into<Failure>>(error: E, texts: &[&str]) -> Failure {
+    fn check<E>(error: E, texts: &[&str]) -> Failure
+    where
+        Failure: From<E>,
+    {
         let failure = (|| -> Result<()> { Err(error)? })().unwrap_err();
         assert_eq!(failure.message(), texts[0]);
         assert_eq!(failure.causes(), &texts[1..]);
@@ -404,7 +403,8 @@ mod tests {
             fault(),
             Fault::AttemptsUsedUp { effect: effect(), attempts: 1, last: reason(), crashed: true },
             Fault::Panicked { effect: effect(), attempt: 1, message: reason() },
-            Fault::NotRecordable { effect: effect(), reason: reason(), size: Some(70_000), limit: None },
+            Fault::NotRecordable { effect: effect(), reason: reason(), size: None, limit: None },
+            Fault::NotRecordable { effect: effect(), reason: reason(), size: Some(70_000), limit: Some(65_536) },
             Fault::InDoubt { effect: effect(), attempt: 1, reason: reason() },
             Fault::ResolvedAsFailed { effect: effect(), attempt: 1, reason: reason() },
         ];
@@ -415,6 +415,22 @@ mod tests {
             assert!(text.contains(&format!("`{}`", fault.effect())) && !text.ends_with('.'), "{text}");
             assert_eq!(check(fault.clone(), &[&text]).kind(), Some(fault.kind()));
         }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_the_middle() {
+        let check = |text: &str, cut: bool| {
+            let short = shortened(text);
+            assert_eq!(short != text, cut);
+            assert!(short.len() <= text.len().min(2_100));
+            let (head, tail) = (short.chars().next(), short.chars().last());
+            assert_eq!((head, tail), (text.chars().next(), text.chars().last()));
+        };
+        check("", false);
+        check(&"x".repeat(2_000), false);
+        check(&"x".repeat(2_500), true);
+        check(&format!("a{}b", "\u{1f980}".repeat(10_000)), true);
+        check(&"ß".repeat(1_000_000), true);
     }
 
     #[test]
@@ -449,7 +465,8 @@ mod tests {
             println!("<<{here}>>");
             return;
         }
-        let name = thread::current().name().unwrap_or_default().to_owned();
+        let module = module_path!().split_once("::").map_or("", |(_, module)| module);
+        let name = format!("{module}::a_record_is_the_same_with_backtraces_and_without");
         for backtrace in ["0", "1", "full"] {
             let child = std::process::Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", &name, "--nocapture", "--test-threads=1"])

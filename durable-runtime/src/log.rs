@@ -284,18 +284,21 @@ impl Log {
 }
 
 impl Log {
-    /// Steps whose outcomes stand in batches that were never written.
-    pub(crate) fn unwritten_outcomes(&self) -> Vec<(StepNo, Attempt)> {
-        let mut steps = Vec::new();
+    /// Steps whose outcomes stand in batches that were never written, but their calls in ones that were. `next_step` is the
+    /// number after the last step that was gathered.
+    pub(crate) fn unwritten_outcomes(&self, next_step: StepNo) -> Vec<(StepNo, Attempt)> {
+        let (mut steps, mut asked) = (Vec::new(), 0);
         for (_, batch) in &self.sent {
             // These bytes were made by this process.
             let _ = each_entry(batch.at, batch.frames.clone(), |_, _, entry| -> Result<(), (Seq, EntryError)> {
-                if let Kind::EffectResult { step, attempt, .. } = &entry.kind {
-                    steps.push((*step, *attempt));
+                match &entry.kind {
+                    Kind::EffectResult { step, attempt, .. } => steps.push((*step, *attempt)),
+                    kind => asked += u32::from(kind.is_command() && !matches!(kind, Kind::StepClosed { .. })),
                 }
                 Ok(())
             });
         }
+        steps.retain(|(step, _)| step.0 < next_step.0 - asked);
         steps
     }
 }

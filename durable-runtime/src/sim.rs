@@ -10,6 +10,7 @@ mod effects;
 mod faults;
 mod log;
 mod outside;
+mod process;
 mod prog;
 mod world;
 
@@ -51,6 +52,7 @@ struct Stats {
     crashes: u64,
     shutdowns: u64,
     parked: u64,
+    adopted: u64,
     bodies: u64,
     outcome_rows: u64,
     lost_answers: u64,
@@ -69,6 +71,7 @@ impl Stats {
             (&mut self.crashes, other.crashes),
             (&mut self.shutdowns, other.shutdowns),
             (&mut self.parked, other.parked),
+            (&mut self.adopted, other.adopted),
             (&mut self.bodies, other.bodies),
             (&mut self.outcome_rows, other.outcome_rows),
             (&mut self.lost_answers, other.lost_answers),

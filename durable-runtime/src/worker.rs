@@ -17,6 +17,7 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
+    bodies::Left,
     clock::{Clock, Millis, pass},
     contract::{ReconcileEnd, WhenInDoubt, WorkflowMeta},
     drive::{Life, Now, Opened, Output, Setting, Slots},
@@ -143,8 +144,8 @@ pub(crate) struct RunCell {
 
 /// What a run's task is told.
 pub(crate) enum Input {
-    Written(BatchNo, Result<Written, StoreError>),
-    ReadBack(Result<Bytes, StoreError>),
+    Written(u64, BatchNo, Result<Written, StoreError>),
+    ReadBack(u64, Result<Bytes, StoreError>),
     Ended(u64, StepNo, Attempt, Result<BodyEnd, ValueError>),
     /// A body was dropped before it came to an end.
     Dropped(u64, StepNo, Attempt),
@@ -328,8 +329,11 @@ impl Drop for TaskGuard {
 
 /// A body under way.
 struct BodyTask {
+    life_no: u64,
     abort: AbortHandle,
     unwanted: watch::Sender<bool>,
+    /// Its life is over, and it still holds a slot.
+    slot: bool,
 }
 
 /// What is listed of a body under way.
@@ -385,7 +389,7 @@ struct RunTask {
     aside: Aside,
     generation: Generation,
     /// Bodies under way, of this life or an earlier one of this process.
-    bodies: HashMap<(u64, StepNo, Attempt), BodyTask>,
+    bodies: HashMap<(StepNo, Attempt), BodyTask>,
     life_no: u64,
     /// Whoever looks is answered when what the answer says, up to that entry, is durable.
     looks: Vec<(Seq, Look, oneshot::Sender<Look>)>,
@@ -506,9 +510,10 @@ impl RunTask {
         };
         let replay = self.shared.replays.acquire().await.ok();
         let (code, shared) = (self.code.clone(), self.shared.clone());
-        let replayed = tokio::task::spawn_blocking(move || replay_blocking(&shared, setting, &code)).await;
+        let inherited = self.bodies.iter().map(|(key, body)| (*key, body.slot)).collect();
+        let replayed = tokio::task::spawn_blocking(move || replay_blocking(&shared, setting, &code, inherited)).await;
         drop((replay, marked, alone));
-        let (opened, life) = match replayed {
+        let (opened, mut life) = match replayed {
             Ok(Ok(replayed)) => replayed,
             Ok(Err(e)) => {
                 let stop = crate::core::Stop::Store(e);
@@ -516,6 +521,14 @@ impl RunTask {
             }
             Err(_) => return Err(Fate::Gone),
         };
+        for key in &life.adopted {
+            if let Some(body) = self.bodies.get_mut(key) {
+                body.slot &= !life.bodies.contains_key(key);
+            }
+        }
+        if !matches!(opened, Opened::Live) {
+            self.take_left(life.leave());
+        }
         if !fresh {
             self.aside = Aside { parked: self.aside.parked.take(), ..Aside::default() };
             let run = self.cell.id.clone();
@@ -554,7 +567,8 @@ impl RunTask {
     async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>) -> Fate {
         let mut armed: (Option<Millis>, Option<Millis>) = (None, None);
         let mut warned = false;
-        loop {
+        // Looked at first: whoever shuts down gives slots back, and nobody may take them.
+        while !*closing.borrow() {
             self.take_inputs(life);
             let mut turns = 0;
             while turns < TURNS_AT_ONCE && life.turn(self.shared.now()) {
@@ -620,19 +634,18 @@ impl RunTask {
         life.now = now;
         for input in inputs {
             match input {
-                Input::Written(no, result) => life.written(no, result, now),
-                Input::ReadBack(stored) => life.read_back(stored, now),
-                Input::Ended(life_no, step, attempt, end) => {
-                    self.bodies.remove(&(life_no, step, attempt));
-                    if life_no == self.life_no {
+                Input::Written(life_no, no, result) if life_no == self.life_no => life.written(no, result, now),
+                Input::ReadBack(life_no, stored) if life_no == self.life_no => life.read_back(stored, now),
+                // Of an earlier life, whose batches had other numbers.
+                Input::Written(..) | Input::ReadBack(..) => {}
+                Input::Ended(life_no, step, attempt, end) => match self.forget(life_no, step, attempt) {
+                    Some(_) if life_no == self.life_no || life.adopted.contains(&(step, attempt)) => {
                         life.ended(step, attempt, end);
-                    } else if let Ok(end) = end {
-                        self.put_outcome(step, attempt, end);
                     }
-                }
-                Input::Dropped(life_no, step, attempt) => {
-                    self.bodies.remove(&(life_no, step, attempt));
-                }
+                    Some(body) => self.ended_late(step, attempt, end, body.slot),
+                    None => {}
+                },
+                Input::Dropped(life_no, step, attempt) => self.dropped(life_no, step, attempt),
                 Input::Reconciled(life_no, step, attempt, end) => {
                     if life_no == self.life_no {
                         life.reconciled(step, attempt, end, now);
@@ -660,36 +673,80 @@ impl RunTask {
     }
 
     /// An outcome that came after its life: a fact for the next one, which takes it before it calls the step in doubt.
-    fn put_outcome(&self, step: StepNo, attempt: Attempt, end: BodyEnd) {
+    fn put_outcome(&self, step: StepNo, attempt: Attempt, end: BodyEnd, slot: bool) {
         let row = Message::Outcome { generation: self.generation, step, attempt, end }.row();
-        let (cell, told) = (self.cell.clone(), row.clone());
+        let (cell, told, slots) = (self.cell.clone(), row.clone(), self.shared.slots.clone());
         self.shared.store.submit(
             Write::Put { run: self.cell.id.clone(), row },
-            Box::new(move |result| match result {
-                Ok(_) => cell.tell(Input::Row(told)),
-                Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
+            Box::new(move |result| {
+                match result {
+                    Ok(_) => cell.tell(Input::Row(told)),
+                    Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
+                }
+                if slot {
+                    slots.give();
+                }
             }),
         );
+    }
+
+    /// A body is gone; `None` if it was nobody's any more.
+    fn forget(&mut self, life_no: u64, step: StepNo, attempt: Attempt) -> Option<BodyTask> {
+        let known = self.bodies.get(&(step, attempt)).is_some_and(|body| body.life_no == life_no);
+        if known { self.bodies.remove(&(step, attempt)) } else { None }
+    }
+
+    /// A body has ended after its life.
+    fn ended_late(&self, step: StepNo, attempt: Attempt, end: Result<BodyEnd, ValueError>, slot: bool) {
+        match end {
+            Ok(end) => self.put_outcome(step, attempt, end, slot),
+            Err(_) if slot => self.shared.slots.give(),
+            Err(_) => {}
+        }
+    }
+
+    fn dropped(&mut self, life_no: u64, step: StepNo, attempt: Attempt) {
+        if self.forget(life_no, step, attempt).is_some_and(|body| body.slot) {
+            self.shared.slots.give();
+        }
+    }
+
+    /// Keeps what a life has left behind.
+    fn take_left(&mut self, left: Left) {
+        for (step, attempt, end, slot) in left.ends {
+            self.put_outcome(step, attempt, end, slot);
+        }
+        for key in left.running {
+            match self.bodies.get_mut(&key) {
+                Some(body) => body.slot = true,
+                None => self.shared.slots.give(),
+            }
+        }
+        for key in left.nowhere {
+            if let Some(body) = self.bodies.remove(&key) {
+                body.abort.abort();
+            }
+        }
     }
 
     fn perform(&mut self, life: &mut Life) {
         for output in life.take_outputs() {
             match output {
                 Output::Append(no, batch) => {
-                    let cell = self.cell.clone();
-                    let done = move |result| cell.tell(Input::Written(no, result));
+                    let (cell, life_no) = (self.cell.clone(), self.life_no);
+                    let done = move |result| cell.tell(Input::Written(life_no, no, result));
                     self.shared.store.submit(Write::Append(batch), Box::new(done));
                 }
                 Output::ReadBack(from) => self.read_back(from),
                 Output::Start(step, start) => self.start(step, start),
                 Output::Abort(step, attempt) => {
-                    if let Some(body) = self.bodies.get(&(self.life_no, step, attempt)) {
+                    if let Some(body) = self.bodies.get(&(step, attempt)) {
                         body.unwanted.send_replace(true);
                         body.abort.abort();
                     }
                 }
                 Output::Unwanted(step, attempt) => {
-                    if let Some(body) = self.bodies.get(&(self.life_no, step, attempt)) {
+                    if let Some(body) = self.bodies.get(&(step, attempt)) {
                         body.unwanted.send_replace(true);
                     }
                 }
@@ -701,9 +758,10 @@ impl RunTask {
 
     fn read_back(&self, from: Seq) {
         let (cell, store, generation) = (self.cell.clone(), self.shared.store.clone(), self.generation);
+        let life_no = self.life_no;
         tokio::task::spawn_blocking(move || {
             let stored = read_frames(&*store, &cell.id, generation, from);
-            cell.tell(Input::ReadBack(stored));
+            cell.tell(Input::ReadBack(life_no, stored));
         });
     }
 
@@ -728,8 +786,7 @@ impl RunTask {
             report.tell(end);
         };
         let abort = tokio::spawn(body.instrument(span)).abort_handle();
-        let body = BodyTask { abort, unwanted };
-        self.bodies.insert((life_no, step, attempt), body);
+        self.bodies.insert((step, attempt), BodyTask { life_no, abort, unwanted, slot: false });
     }
 
     fn reconcile(&self, step: StepNo, start: Start) {
@@ -772,12 +829,10 @@ impl RunTask {
             self.perform_last(life);
         }
         self.looks.clear();
-        for (step, attempt, end) in life.unsaid() {
-            self.put_outcome(step, attempt, end);
-        }
+        self.take_left(life.leave());
         if let Some(Lost::Rejected { reason, .. }) = &life.lost {
-            for (step, attempt) in life.log.unwritten_outcomes() {
-                self.put_outcome(step, attempt, BodyEnd::NotRecordable { reason: reason.to_string() });
+            for (step, attempt) in life.log.unwritten_outcomes(life.state().next_step) {
+                self.put_outcome(step, attempt, BodyEnd::NotRecordable { reason: reason.to_string() }, false);
             }
         }
         // What the life has not looked at is for the next one, which reads the mailbox.
@@ -792,8 +847,8 @@ impl RunTask {
     fn perform_last(&mut self, life: &mut Life) {
         for output in life.take_outputs() {
             if let Output::Append(no, batch) = output {
-                let cell = self.cell.clone();
-                let done = move |result| cell.tell(Input::Written(no, result));
+                let (cell, life_no) = (self.cell.clone(), self.life_no);
+                let done = move |result| cell.tell(Input::Written(life_no, no, result));
                 self.shared.store.submit(Write::Append(batch), Box::new(done));
             }
         }
@@ -834,20 +889,17 @@ impl RunTask {
         let mut retry = false;
         for input in inputs {
             match input {
-                Input::Ended(life_no, step, attempt, end) => {
-                    self.bodies.remove(&(life_no, step, attempt));
-                    if let (Ok(end), true) = (end, parked || !self.is_ended()) {
-                        self.put_outcome(step, attempt, end);
-                    }
-                }
-                Input::Dropped(life_no, step, attempt) => {
-                    self.bodies.remove(&(life_no, step, attempt));
-                }
+                Input::Ended(life_no, step, attempt, end) => match self.forget(life_no, step, attempt) {
+                    Some(body) if parked || !self.is_ended() => self.ended_late(step, attempt, end, body.slot),
+                    Some(body) if body.slot => self.shared.slots.give(),
+                    _ => {}
+                },
+                Input::Dropped(life_no, step, attempt) => self.dropped(life_no, step, attempt),
                 Input::Retry => retry = true,
                 Input::Look(answer) => {
                     let _ = answer.send(Look::default());
                 }
-                Input::Written(..) | Input::ReadBack(_) | Input::Reconciled(..) | Input::Row(_) => {}
+                Input::Written(..) | Input::ReadBack(..) | Input::Reconciled(..) | Input::Row(_) => {}
             }
         }
         retry
@@ -891,12 +943,18 @@ impl Drop for EndReport {
 }
 
 /// Reads and replays a run; blocks on the store.
-fn replay_blocking(shared: &Arc<Shared>, setting: Setting, code: &Code) -> Result<(Opened, Life), StoreError> {
+fn replay_blocking(
+    shared: &Arc<Shared>,
+    setting: Setting,
+    code: &Code,
+    inherited: BTreeMap<(StepNo, Attempt), bool>,
+) -> Result<(Opened, Life), StoreError> {
     let rows = shared.store.rows(&setting.run)?;
     let (store, run, generation) = (shared.store.clone(), setting.run.clone(), setting.generation);
     let source = Box::new(move |from: Seq| store.read(&run, generation, from, READ_BYTES));
     let mut life = Life::new(setting, source);
     life.rows = rows.into();
+    life.inherited = inherited;
     let opened = life.replay(shared.now(), &**code);
     Ok((opened, life))
 }

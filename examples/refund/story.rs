@@ -133,7 +133,7 @@ impl Story {
         check("the provider's answer", answer, "knows the key, answers as the first time: rf-1")?;
         check("the entries before the kill", lines(old), lines(before))?;
         check("the entries after the kill", shape(new), RESUMED)?;
-        let keys = log.iter().filter_map(|entry| Some(entry.get("key")?.as_str()?));
+        let keys = log.iter().filter_map(|entry| entry.get("key")?.as_str());
         check("the keys of the two calls", keys.collect::<Vec<_>>(), [self.key(), self.key()])?;
         let refunded = format!("refunded {}", dollars(self.order.cents));
         ensure!(outcome.starts_with(&refunded) && outcome.ends_with("(rf-1)"), "the outcome is {outcome:?}");

@@ -6,13 +6,13 @@ use durable::{EffectContext, Fault, Reconciled};
 
 use super::ledger::World;
 
-#[durable::effect(read_only)]
+#[durable::effect(read_only, retry(attempts = 50, first = "1ms", max = "5ms"))]
 pub(crate) async fn look_up(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
     world.enter(cx, what).await;
     Ok(format!("found {what}"))
 }
 
-#[durable::effect(idempotent)]
+#[durable::effect(idempotent, retry(attempts = 50, first = "1ms", max = "5ms"))]
 pub(crate) async fn save(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
     world.enter(cx, what).await;
     Ok(format!("saved {what}"))
@@ -54,7 +54,7 @@ pub(crate) async fn charge(
 }
 
 /// Keyed by the engine's own key.
-#[durable::effect(key)]
+#[durable::effect(key, retry(attempts = 50, first = "1ms", max = "5ms"))]
 pub(crate) async fn invoice(cx: &EffectContext, #[resource] world: &World, order: &str) -> durable::Result<String> {
     world.enter(cx, order).await;
     Ok(world.receipt(cx.idempotency_key()))
@@ -111,21 +111,16 @@ pub(crate) enum Demand {
 }
 
 pub(crate) fn demand(effect: &str) -> Demand {
-    // Without `retry`, a crash is followed by five more bodies at most.
-    const PLAIN: usize = 1 + durable_repeats();
+    // Without `retry`.
+    const PLAIN: usize = 1 + durable::REPEATS_AFTER_CRASH_MAX as usize;
     match effect {
         "look_up" => Demand::Nothing,
-        "save" | "refuse" | "linger" => Demand::Decided { bodies_max: PLAIN },
-        "flaky" => Demand::Decided { bodies_max: 50 },
-        "charge" => Demand::Key { bodies_max: 50 },
-        "invoice" => Demand::Key { bodies_max: PLAIN },
+        "refuse" | "linger" => Demand::Decided { bodies_max: PLAIN },
+        "save" | "flaky" => Demand::Decided { bodies_max: 50 },
+        "charge" | "invoice" => Demand::Key { bodies_max: 50 },
         "wire" | "mail" | "ship" | "wire_as_if_idempotent" => Demand::Once,
         other => panic!("nobody has said what the world demands of {other}"),
     }
-}
-
-const fn durable_repeats() -> usize {
-    durable_runtime::REPEATS_AFTER_CRASH_MAX as usize
 }
 
 /// What `in_doubt = error` hands to the code.

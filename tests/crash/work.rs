@@ -1,6 +1,6 @@
 //! What a child does.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 use durable::{
     Code, Filter, Resolution, Run, Runtime, Status,
@@ -64,17 +64,21 @@ pub(crate) fn work(task: Task) {
 async fn go_on(runtime: &Runtime, contract: String, how: Option<How>) -> Report {
     let run = runtime.start(RUN, one(contract)).await.unwrap();
     say(&Said::Started(RUN.to_owned()));
+    let mut output = pin!(run.output());
     let mut twice = None;
     loop {
-        let status = run.status().await.unwrap();
-        match (&status, how) {
-            (Status::Held { .. }, Some(how)) if twice.is_none() => twice = Some(resolve(runtime, how).await),
-            (Status::Held { .. }, None) | (Status::Parked(_), _) => return report(&run, status, None, None).await,
-            _ if status.is_terminal() => {
-                let output = run.output().await.map_err(|e| e.to_string());
-                return report(&run, status, Some(output), twice).await;
+        tokio::select! {
+            biased;
+            output = &mut output => {
+                let output = output.map_err(|e| e.to_string());
+                return report(&run, run.status().await.unwrap(), Some(output), twice).await;
             }
-            _ => tokio::time::sleep(Duration::from_millis(2)).await,
+            () = tokio::time::sleep(Duration::from_millis(2)) => {}
+        }
+        match (run.status().await.unwrap(), how) {
+            (Status::Held { .. }, Some(how)) if twice.is_none() => twice = Some(resolve(runtime, how).await),
+            (status @ Status::Held { .. }, None) => return report(&run, status, None, None).await,
+            _ => {}
         }
     }
 }

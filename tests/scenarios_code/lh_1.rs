@@ -11,8 +11,9 @@ use durable::{EffectContext, Status};
 use crate::support::{Backend, Bench, World, until};
 
 #[durable::effect(read_only)]
-async fn inc(#[resource] world: &World, n: u64) -> u64 {
-    if n % 10_000 == 0 {
+async fn inc(cx: &EffectContext, #[resource] world: &World, n: u64) -> u64 {
+    if n % 1_000 == 0 {
+        world.note(cx, n);
         world.pass(&format!("inc {n}")).await;
     }
     n + 1
@@ -98,12 +99,13 @@ async fn ten_thousand_races_leave_nothing_open() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_log_on_disk_goes_on_after_a_restart() {
     let bench = Bench::on(Backend::Sled).await;
-    bench.world.close("inc 10000");
-    bench.runtime.start("counts", counts(20_000)).await.unwrap();
-    until("half of it", async || bench.tape("counts").frames.len() == 1 + 2 * 10_000 + 1).await;
+    bench.world.close("inc 5000");
+    bench.runtime.start("counts", counts(8_000)).await.unwrap();
+    bench.world.until_noted("inc", 6).await;
     let bench = bench.reopened().await;
     bench.end("counts").await.unwrap();
-    assert_eq!(bench.world.inputs("mark"), ["20000"]);
+    assert_eq!(bench.world.inputs("mark"), ["8000"]);
+    assert_eq!(bench.world.inputs("inc"), ["5000", "6000", "7000"]);
     assert_eq!(bench.names("counts").await.last(), Some(&"run.completed"));
     crate::support::replays(&bench.tape("counts"), &bench.clock, 1).await.unwrap();
 }

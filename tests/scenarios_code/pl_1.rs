@@ -100,7 +100,8 @@ async fn odd_values_come_back_equal_bit_by_bit() {
         survives!(bench, small_floats, vec![0.1_f32, -0.0, f32::NAN, f32::MIN_POSITIVE / 2.0, 16_777_217.0], small);
         survives!(bench, wide, (u64::MAX, i64::MIN, u128::MAX, i128::MIN), equal);
         survives!(bench, wide, ((1 << 53) + 1, -(1 << 53) - 1, 1 << 64, -(1 << 100)), equal);
-        let texts = ["\0", "", "a\0b", "\u{d7ff}\u{e000}", "\u{feff}bom", "\r\n", "\u{202e}abc", "🦀".repeat(40).as_str()];
+        let crabs = "🦀".repeat(40);
+        let texts = ["\0", "", "a\0b", "\u{d7ff}\u{e000}", "\u{feff}bom", "\r\n", "\u{202e}abc", &crabs];
         survives!(bench, texts, texts.map(str::to_owned).to_vec(), equal);
         let border = (0xd7f0..=0xe010).filter_map(char::from_u32).collect::<Vec<_>>();
         survives!(bench, letters, border, equal);

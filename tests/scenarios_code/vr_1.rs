@@ -85,11 +85,11 @@ async fn with_a_gate_old_runs_go_the_old_way_and_new_ones_the_new() {
             let chose = log_after.iter().any(|entry| entry.name == "version.chosen");
             // Who had asked for `b` before the gate was built never meets it.
             assert_eq!(chose, asked(&log, cut) <= 2, "{id} cut at {cut}");
-            assert_eq!(crate::support::end_of(&log_after) == crate::support::end_of(&log), !chose, "{id} cut at {cut}");
+            assert!(chose || crate::support::end_of(&log_after) == crate::support::end_of(&log), "{id} cut at {cut}");
             next.replays(id).await;
             if chose {
-                // The side once taken is kept for ever, also with a later version of the gate.
-                every_cut_keeps_its_side(&next, id).await;
+                // The side once taken is kept for ever.
+                every_cut(&next, id).await;
             }
         }
         // Removing the gate is a divergence for runs that have it in their logs.
@@ -107,10 +107,6 @@ async fn with_a_gate_old_runs_go_the_old_way_and_new_ones_the_new() {
     }
 }
 
-async fn every_cut_keeps_its_side(bench: &Bench, id: &str) {
-    every_cut(bench, id).await;
-}
-
 /// A gate in one of two branches, and what the other one asks in the meantime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_in_one_branch_changes_nothing_in_the_other() {
@@ -125,7 +121,11 @@ async fn a_gate_in_one_branch_changes_nothing_in_the_other() {
         script("branches", [Op::Both(left(true), right.clone())]);
         let of_right = |log: &[durable::LogEntry]| -> Vec<String> {
             let called = log.iter().filter(|entry| ["effect.called", "timer.set"].contains(&entry.name));
-            called.filter_map(|entry| entry.path.clone()).filter(|path| path.contains("join[0]/1/")).collect()
+            let mut paths: Vec<_> =
+                called.filter_map(|entry| entry.path.clone()).filter(|path| path.contains("join[0]/1/")).collect();
+            // What was called again after the cut is one step.
+            paths.dedup();
+            paths
         };
         for cut in 1..tape.frames.len() {
             let next = Bench::after(&tape, cut, &bench.clock).await;

@@ -106,7 +106,7 @@ outcome!(variant_renamed, [
     pub(super) enum Kind { Spot, Forward { days: u32 } }
     #[derive(Debug, Serialize, Deserialize)]
     pub(super) struct B { pub(super) cents: u32, pub(super) kind: Kind }
-], B { cents: 1, kind: if cx.attempt() > 9 { Kind::Spot } else { Kind::Forward { days: 1 } } });
+], B { cents: 1, kind: [Kind::Spot, Kind::Forward { days: 1 }].into_iter().next_back().unwrap() });
 
 quote!(argument_field, idempotent, [
     #[derive(Debug, Serialize, Deserialize)]
@@ -205,7 +205,7 @@ async fn a_recorded_outcome_decodes_or_parks_its_run_with_the_field() {
                     next.replays(&id).await;
                     continue;
                 };
-                for _ in 0..3 {
+                for n in 0..3 {
                     let error = next.parked(&id).await;
                     let text = error.to_string();
                     assert_eq!(error.code(), Code::Undecodable, "{text}");
@@ -214,10 +214,11 @@ async fn a_recorded_outcome_decodes_or_parks_its_run_with_the_field() {
                     }
                     assert!(next.world.ledger().is_empty());
                     assert_eq!(next.tape(&id).frames, tape.frames[..cut]);
-                    next.runtime.retry(&id).await.unwrap();
+                    if n < 2 {
+                        next.runtime.retry(&id).await.unwrap();
+                    }
                 }
                 set_version(&id, 1);
-                next.parked(&id).await;
                 next.runtime.retry(&id).await.unwrap();
                 next.end(&id).await.unwrap();
                 assert_eq!(next.world.bodies("quote"), 0);

@@ -12,9 +12,11 @@ use crate::{
     machine::{Fate, Job, Machine, RUN},
 };
 
-const EVERYTHING: Job = Job { call: || everything("order".to_owned()), output: || everything_of("order") };
+const EVERYTHING: Job =
+    Job { call: || everything("order".to_owned()), output: || everything_of("order"), slots: 1_000 };
 /// An effect that lies about its contract.
-const LIAR: Job = Job { call: || one("liar".to_owned()), output: || "saved notice of: wired it".to_owned() };
+const LIAR: Job =
+    Job { call: || one("liar".to_owned()), output: || "saved notice of: wired it".to_owned(), slots: 1_000 };
 
 /// How many writes and syncs a life has in which nobody dies; with a disk that syncs each write, and one that does not.
 fn counts(job: Job) -> (u64, u64) {
@@ -39,27 +41,39 @@ fn sweep(job: Job, broken: Broken) -> (usize, Vec<String>) {
     (runs, wrong)
 }
 
-#[test]
-fn a_run_survives_a_death_before_each_of_its_writes_and_syncs() {
-    let (runs, wrong) = sweep(EVERYTHING, Broken::No);
+fn survives_each_death(job: Job) {
+    let (runs, wrong) = sweep(job, Broken::No);
     println!("{runs} deaths");
     assert!(wrong.is_empty(), "{} wrong, the first: {}", wrong.len(), wrong[0]);
 }
 
 #[test]
+fn a_run_survives_a_death_before_each_of_its_writes_and_syncs() {
+    survives_each_death(EVERYTHING);
+}
+
+#[test]
+fn a_run_whose_bodies_wait_for_slots_survives_a_death_before_each_of_its_writes_and_syncs() {
+    survives_each_death(Job { slots: 2, ..EVERYTHING });
+}
+
+#[test]
 fn a_run_survives_two_deaths_at_any_places() {
-    let (writes, syncs) = counts(EVERYTHING);
     let seed = first_seed();
-    println!("seed {seed}");
+    println!("CRASH_SEED={seed}");
     let mut rng = Rng::new(seed);
+    let jobs = [2, 3, 1_000].map(|slots| Job { slots, ..EVERYTHING });
+    let counts = jobs.map(counts);
     for pair in 0..500 {
+        let which = rng.below(3) as usize;
+        let (writes, syncs) = counts[which];
         let mut death = || match rng.once_in(2) {
             true => Death::BeforeWrite(rng.below(writes)),
             false => Death::BeforeSync(rng.below(syncs)),
         };
         let deaths = [death(), death()];
-        let wrong = Machine::new(EVERYTHING, Broken::No, seed + pair).lives(&deaths);
-        assert!(wrong.is_empty(), "seed {seed}, pair {pair} {deaths:?}: {wrong:#?}");
+        let wrong = Machine::new(jobs[which], Broken::No, seed + pair).lives(&deaths);
+        assert!(wrong.is_empty(), "CRASH_SEED={seed}, pair {pair}, {deaths:?}: {wrong:#?}");
     }
 }
 

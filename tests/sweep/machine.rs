@@ -31,6 +31,8 @@ const QUIET: usize = 24;
 pub(crate) struct Job {
     pub(crate) call: fn() -> WorkflowCall<durable::Result<String>>,
     pub(crate) output: fn() -> String,
+    /// Bodies at a time; one lingers beside another.
+    pub(crate) slots: usize,
 }
 
 /// How a life went.
@@ -221,6 +223,7 @@ impl Process {
 
     async fn work_on(&self) -> Result<Fate, durable::Error> {
         let builder = Runtime::builder().resource(self.world.clone()).clock(self.clock.clone());
+        let builder = builder.bodies_at_once(self.job.slots);
         // Nobody waits long for a body that nobody wants.
         let builder = builder.unwanted_grace(Duration::from_secs(1));
         let runtime = builder.open_store(self.disk.clone()).await?;

@@ -9,13 +9,14 @@ use crate::{
     machine::{Job, Machine},
 };
 
-const JOB: Job = Job { call: || everything("order".to_owned()), output: || everything_of("order") };
+const JOB: Job = Job { call: || everything("order".to_owned()), output: || everything_of("order"), slots: 1_000 };
 const SEEDS: u64 = 300;
 
 /// What is wrong with a run in which the power fails up to three times.
 fn fails(seed: u64, broken: Broken) -> Vec<String> {
     let mut rng = Rng::new(seed);
-    let mut machine = Machine::new(JOB, broken, rng.next());
+    let job = Job { slots: [2, 3, 1_000][rng.below(3) as usize], ..JOB };
+    let mut machine = Machine::new(job, broken, rng.next());
     machine.curious = true;
     let failures = 1 + rng.below(3);
     let deaths: Vec<_> = (0..failures)

@@ -28,7 +28,7 @@ impl World {
 
     /// The store does the next of what was submitted.
     pub(super) fn write(&mut self, faults: bool) {
-        let Some(Submitted { run, life, no, write }) = self.writes.pop_front() else { return };
+        let Some(Submitted { run, life, no, write, slot }) = self.writes.pop_front() else { return };
         let refused = || StoreError::Refused { reason: "the disk is full".into() };
         let unknown = || StoreError::Unknown { reason: "no answer".into() };
         let row = match &write {
@@ -58,6 +58,14 @@ impl World {
             (Control::UnknownIsOk, Err(StoreError::Unknown { .. })) => Ok(Written::Done),
             (_, result) => result,
         };
+        if slot {
+            self.slots.give();
+        }
+        if let (Err(_), Some(row)) = (&result, &row)
+            && let Some(Message::Outcome { step, attempt, .. }) = Message::read(row)
+        {
+            self.lost.push((run, step, attempt));
+        }
         let later = self.writes.iter().find(|write| write.run == run && write.no.is_some());
         let no = match (self.control, later) {
             (Control::AcksSwapped, Some(later)) => later.no,
@@ -85,7 +93,7 @@ impl World {
             self.shutdown_until = Some(self.time + self.rng.below(100));
         } else if self.rng.one_in(120 * self.calm) {
             self.refuses_until = self.time + self.rng.below(200);
-        } else if self.rng.one_in(80) {
+        } else if self.rng.one_in(if self.control == Control::WallAsMonotonic { 8 } else { 80 }) {
             self.wall_ahead = 500_000 + self.rng.below(1_000_000);
         } else if self.rng.one_in(250) && self.runs.len() < 5 {
             self.create();
@@ -159,7 +167,7 @@ impl World {
                 }
             };
             let called = state.steps.get(&step).is_some_and(|s| s.state == StepState::Called(attempt));
-            if called && !self.is_row(i, step, attempt) {
+            if called && !self.is_row(i, step, attempt) && !self.lost.contains(&(i, step, attempt)) {
                 doubt.push((i, step, attempt));
             }
         }
@@ -258,7 +266,8 @@ impl World {
                     },
                 };
                 self.stats.resolved += 1;
-                let attempt = if self.rng.one_in(12) { Attempt(attempt.0 + 1) } else { attempt };
+                // Now and then about an attempt that is over.
+                let attempt = if self.rng.one_in(12) { Attempt(attempt.0 - 1) } else { attempt };
                 let by = "a person".to_owned();
                 let row = Message::Resolve { generation: GENERATION, step, attempt, how, by }.row();
                 let run = self.runs[i].id.clone();

@@ -45,6 +45,10 @@ pub(super) struct Begun {
     pub(super) end: Option<BodyEnd>,
     /// Its future is there.
     pub(super) running: bool,
+    /// The process has not heard of its end.
+    pub(super) listed: bool,
+    /// Its life is over, and it still holds a slot.
+    pub(super) slot: bool,
 }
 
 /// Something that happens outside at its time.
@@ -179,19 +183,28 @@ impl Outside {
     }
 
     /// The body's future is dropped; a request may still be under way.
-    pub(super) fn abort(&mut self, run: usize, life: u64, step: StepNo, attempt: Attempt) {
-        for begun in &mut self.begun {
-            if (begun.run, begun.life, begun.step, begun.start.attempt) == (run, life, step, attempt) {
-                begun.running = false;
-            }
+    pub(super) fn abort(&mut self, run: usize, step: StepNo, attempt: Attempt) {
+        if let Some(begun) = self.listed(run, step, attempt) {
+            begun.running = false;
+            begun.listed = false;
         }
     }
 
+    /// The process's own note of a body.
+    pub(super) fn listed(&mut self, run: usize, step: StepNo, attempt: Attempt) -> Option<&mut Begun> {
+        self.begun.iter_mut().find(|b| b.listed && (b.run, b.step, b.start.attempt) == (run, step, attempt))
+    }
+
+    /// Strikes a body off, if it is of that life; answers whether it holds a slot by itself.
+    pub(super) fn forget(&mut self, run: usize, life: u64, step: StepNo, attempt: Attempt) -> Option<bool> {
+        let begun = self.listed(run, step, attempt).filter(|begun| begun.life == life)?;
+        begun.listed = false;
+        Some(std::mem::take(&mut begun.slot))
+    }
+
     /// Somebody tells the body that nobody waits for it; now and then it listens, and says that it does not know.
-    pub(super) fn unwanted(&mut self, rng: &mut Rng, now: Millis, run: usize, life: u64, step: StepNo) {
-        let Some(i) = self.begun.iter().position(|b| b.running && (b.run, b.life, b.step) == (run, life, step)) else {
-            return;
-        };
+    pub(super) fn unwanted(&mut self, rng: &mut Rng, now: Millis, run: usize, step: StepNo) {
+        let Some(i) = self.begun.iter().position(|b| b.running && (b.run, b.step) == (run, step)) else { return };
         if rng.one_in(2) {
             self.at(now + 1 + rng.below(5), Event::Return(i, How::Doubt));
         }
@@ -201,6 +214,8 @@ impl Outside {
     pub(super) fn crash(&mut self, rng: &mut Rng, now: Millis) {
         for begun in &mut self.begun {
             begun.running = false;
+            begun.listed = false;
+            begun.slot = false;
         }
         let events = std::mem::take(&mut self.events);
         for ((at, n), event) in events {
