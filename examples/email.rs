@@ -1,8 +1,8 @@
 //! An e-mail cannot be unsent, and a mail server knows no keys: `at_most_once`.
 //!
-//! The process goes down while it writes to two customers. One mail is out by then, the other is not, and nothing in the process can
-//! tell which. Look at the second life: it sends nothing. Both steps are *held*, and listed with what a person needs to find
-//! out. The person looks into the outbox and says what is true; in the end each mail has gone out once.
+//! The process goes down while it writes to two customers. One mail is out by then, the other is not, and nothing in the
+//! process can tell which. Look at the second life: it sends nothing. Both steps are *held*, and listed with what a person
+//! needs to find out. The person looks into the outbox and says what is true; in the end each mail has gone out once.
 use std::{sync::Arc, time::Duration};
 
 use anyhow::ensure;

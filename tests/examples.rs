@@ -16,8 +16,8 @@ use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The directory of the built examples. `cargo test --test examples` alone builds none, so this does, into the same target directory and
-/// profile as this test's own.
+/// The directory of the built examples. `cargo test --test examples` alone builds none, so this does, into the same target
+/// directory and profile as this test's own.
 static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
     let test = env::current_exe().unwrap();
     let profile = test.ancestors().nth(2).unwrap();

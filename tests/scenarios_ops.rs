@@ -33,6 +33,8 @@ mod ov_1;
 mod reconcile;
 #[path = "scenarios_ops/replay.rs"]
 mod replay;
+#[path = "scenarios_ops/retry.rs"]
+mod retry;
 #[path = "scenarios_ops/ri_1.rs"]
 mod ri_1;
 #[path = "scenarios_ops/ri_2.rs"]

@@ -111,8 +111,10 @@ fn place(sig: &Signature) -> TokenStream {
 }
 
 /// The line of a token; for one that a macro made, the line of that macro's call, which is the one in this file.
+///
+/// In the token's own span: `line!` climbs out of every expansion, so in a span of ours it is the line of the attribute.
 fn line(span: Span) -> TokenStream {
-    quote_spanned!(at(span)=> ::core::line!())
+    quote_spanned!(span=> ::core::line!())
 }
 
 /// The function's table of steps, and how to name it.

@@ -194,6 +194,7 @@ impl Life {
             self.redo.remove(&step);
             let seq = self.state().len;
             if !self.append(Kind::EffectCalledAgain { step, attempt }) {
+                self.setting.slots.give();
                 return false;
             }
             if let Some(start) = self.start(step, attempt, meta) {
@@ -294,6 +295,10 @@ impl Life {
         let (contract, begun, name) = (effect.contract, effect.begun, effect.effect.to_string());
         if !due || (!wanted && contract == Contract::ReadOnly) {
             return;
+        }
+        if self.redo.remove(&step) {
+            // It was to be called again at once, as nobody knew how it had ended.
+            self.wanting.retain(|wanting| *wanting != step);
         }
         let meta = self.core().effect(step).filter(|_| wanted);
         let retry = meta.and_then(|meta| meta.retry).filter(|_| called && contract != Contract::AtMostOnce);

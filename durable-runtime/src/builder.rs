@@ -269,6 +269,8 @@ pub fn workflows() -> Vec<WorkflowInfo> {
         let (first, second) = (found.next()?, found.next());
         match second {
             None => Some(first.contract.as_str()),
+            // Which of them a path means is not known here, and a wrong contract is worse than none.
+            Some(_) if callee.contains("::") => None,
             Some(_) => {
                 effects.iter().find(|e| e.function == function && e.module == module).map(|e| e.contract.as_str())
             }

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{
     clock::Millis,
     contract::{EffectMeta, Site, site_by_id},
-    entry::{Entry, EntryError, EscapedName, Kind, Path, decode},
+    entry::{Call, Entry, EntryError, EscapedName, Kind, Path, decode},
     failure::{Fault, shortened},
     fold::{IllegalEntry, RunState},
     id::{Seq, StepNo},
@@ -177,9 +177,12 @@ enum Route {
     Task(u32),
 }
 
+/// A begun step's future.
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A step that was begun and is awaited later; it goes on meanwhile.
 struct Task {
-    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    future: Option<TaskFuture>,
     scope: ScopeNo,
     /// Who awaits it.
     waiter: Option<ScopeNo>,
@@ -264,6 +267,7 @@ impl Core {
     }
 
     /// How often this scope has asked for the name before.
+    #[expect(clippy::ptr_arg, reason = "a borrowed name is kept without a copy")]
     fn count(&mut self, name: &Cow<'static, str>) -> u32 {
         let scope = self.numbering();
         let counts = &mut self.scopes[scope as usize].counts;
@@ -488,19 +492,19 @@ impl Core {
         let command = Command::Effect { path: &path, effect: ask.meta.name, digest };
         // Arguments are only written out for the message of a divergence.
         let new = self.command(&command, Some(site));
-        if let Some(Stop::Diverged(d)) = &mut self.stop {
-            if let Some(asked) = d.asked.as_mut().filter(|_| !new) {
-                let call = crate::entry::Call {
-                    path: path.clone(),
-                    effect: (ask.meta.name != path.name).then_some(Cow::Borrowed(ask.meta.name)),
-                    contract: ask.meta.contract.into(),
-                    args: Cow::Borrowed(args.value().as_bytes()),
-                    digest,
-                    key: None,
-                    site: site.id,
-                };
-                *asked = describe_call(&call);
-            }
+        if let Some(Stop::Diverged(d)) = &mut self.stop
+            && let Some(asked) = d.asked.as_mut().filter(|_| !new)
+        {
+            let call = Call {
+                path: path.clone(),
+                effect: (ask.meta.name != path.name).then_some(Cow::Borrowed(ask.meta.name)),
+                contract: ask.meta.contract.into(),
+                args: Cow::Borrowed(args.value().as_bytes()),
+                digest,
+                key: None,
+                site: site.id,
+            };
+            *asked = describe_call(&call);
         }
         if new {
             self.fresh.push(Fresh::Effect(Box::new(FreshEffect {
@@ -631,8 +635,7 @@ impl Core {
     }
 
     /// The next begun step that has something to do: its number, future and scope.
-    #[expect(clippy::type_complexity, reason = "a triple that is taken apart at once")]
-    pub(crate) fn next_task(&mut self) -> Option<(u32, Pin<Box<dyn Future<Output = ()> + Send>>, ScopeNo)> {
+    pub(crate) fn next_task(&mut self) -> Option<(u32, TaskFuture, ScopeNo)> {
         while let Some(t) = self.ready_tasks.pop_front() {
             if let Some(Some(task)) = self.tasks.get_mut(t as usize)
                 && let Some(future) = task.future.take()
@@ -644,7 +647,7 @@ impl Core {
     }
 
     /// Puts a begun step back, or, when it is over, wakes who awaits it.
-    pub(crate) fn put_task(&mut self, task: u32, future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
+    pub(crate) fn put_task(&mut self, task: u32, future: Option<TaskFuture>) {
         let Some(Some(slot)) = self.tasks.get_mut(task as usize) else { return };
         let over = future.is_none();
         slot.future = future;
@@ -676,14 +679,14 @@ impl Core {
     }
 
     /// Forgets a task, and answers its future so that it is dropped while nothing is borrowed.
-    fn forget_task(&mut self, task: u32) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    fn forget_task(&mut self, task: u32) -> Option<TaskFuture> {
         let task = self.tasks.get_mut(task as usize)?.take()?;
         self.free_scopes.push(task.scope);
         task.future
     }
 
     /// All tasks' futures, in the order begun, when the code has returned.
-    pub(crate) fn take_tasks(&mut self) -> Vec<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    pub(crate) fn take_tasks(&mut self) -> Vec<TaskFuture> {
         (0..self.tasks.len() as u32).filter_map(|t| self.forget_task(t)).collect()
     }
 }

@@ -223,16 +223,20 @@ impl Life {
     /// Replays the log to its end. No body runs, nothing is appended.
     pub(crate) fn replay(&mut self, now: Now, lookup: Lookup<'_>) -> Opened {
         self.now = now;
-        // What the code logs while it is replayed it has logged before.
-        let quiet = tracing::subscriber::NoSubscriber::default();
-        let opened = tracing::subscriber::with_default(quiet, || self.replay_quietly(lookup));
+        let opened = if self.setting.after_crash {
+            // What the code logs while it is replayed it has logged before.
+            let quiet = tracing::subscriber::NoSubscriber::default();
+            tracing::subscriber::with_default(quiet, || self.replay_all(lookup))
+        } else {
+            self.replay_all(lookup)
+        };
         if !matches!(opened, Opened::Live) {
             self.drop_code();
         }
         opened
     }
 
-    fn replay_quietly(&mut self, lookup: Lookup<'_>) -> Opened {
+    fn replay_all(&mut self, lookup: Lookup<'_>) -> Opened {
         match self.begin(lookup) {
             Ok(None) => {}
             Ok(Some(opened)) => return opened,
@@ -485,6 +489,9 @@ impl Life {
                 let step = effect.step;
                 let seq = self.state().len;
                 if !self.append(if callable { Kind::EffectCalled(call) } else { Kind::EffectQueued(call) }) {
+                    if callable {
+                        self.setting.slots.give();
+                    }
                     return false;
                 }
                 if let Some(fault) = unrecordable {

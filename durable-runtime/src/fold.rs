@@ -321,3 +321,231 @@ impl Step {
         matches!((&self.what, &self.state), (What::Effect(e), StepState::Called(_)) if e.contract.is_outward())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        entry::{Path, RecordedContract, RecordedFault, RunStarted},
+        failure::Fault,
+    };
+
+    const ONE: Attempt = Attempt(1);
+    const TWO: Attempt = Attempt(2);
+    const STEP: StepNo = StepNo(0);
+
+    fn started() -> Kind<'static> {
+        Kind::RunStarted(RunStarted {
+            workflow: "w".into(),
+            module: "m".into(),
+            explicit_name: false,
+            args: b""[..].into(),
+            digest: 0,
+            build: "0".into(),
+            seed: 0,
+        })
+    }
+
+    fn call(contract: RecordedContract) -> Call<'static> {
+        let path = Path { scope: "".into(), name: "e".into(), n: 0 };
+        Call { path, effect: None, contract, args: b""[..].into(), digest: 0, key: None, site: 0 }
+    }
+
+    fn called(contract: RecordedContract) -> Kind<'static> {
+        Kind::EffectCalled(call(contract))
+    }
+
+    fn wire() -> Kind<'static> {
+        called(RecordedContract::AtMostOnce)
+    }
+
+    fn pay() -> Kind<'static> {
+        called(RecordedContract::Keyed)
+    }
+
+    fn look() -> Kind<'static> {
+        called(RecordedContract::ReadOnly)
+    }
+
+    fn sleep() -> Kind<'static> {
+        let path = Path { scope: "".into(), name: "sleep".into(), n: 0 };
+        Kind::TimerSet { path, site: 0, deadline: 9, absolute: false }
+    }
+
+    fn again(attempt: Attempt) -> Kind<'static> {
+        Kind::EffectCalledAgain { step: STEP, attempt }
+    }
+
+    fn ok(attempt: Attempt) -> Kind<'static> {
+        Kind::EffectResult { step: STEP, attempt, outcome: Outcome::Ok(b"v"[..].into()), unsure: false }
+    }
+
+    fn fault(attempt: Attempt, unsure: bool) -> Kind<'static> {
+        let fault = Fault::TimedOut { effect: "e".into(), attempt: attempt.0, timeout_ms: 1 };
+        Kind::EffectResult { step: STEP, attempt, outcome: Outcome::Fault(RecordedFault(fault)), unsure }
+    }
+
+    fn failed(attempt: Attempt, unsure: bool) -> Kind<'static> {
+        let error = Outcome::Err(b"e"[..].into());
+        Kind::EffectFailed { step: STEP, attempt, error, retry_at: 5, unsure }
+    }
+
+    fn not_started(attempt: Attempt) -> Kind<'static> {
+        Kind::EffectNotStarted { step: STEP, attempt }
+    }
+
+    fn doubt(attempt: Attempt) -> Kind<'static> {
+        Kind::EffectInDoubt { step: STEP, attempt, reason: "?".into() }
+    }
+
+    fn resolved(attempt: Attempt, how: Resolved) -> Kind<'static> {
+        Kind::EffectResolved { step: STEP, attempt, how, by: "a person".into() }
+    }
+
+    fn closed() -> Kind<'static> {
+        Kind::StepClosed { step: STEP }
+    }
+
+    fn end() -> End<'static> {
+        End::Completed { value: b"v"[..].into() }
+    }
+
+    fn fold(entries: &[Kind<'static>]) -> Result<RunState, IllegalEntry> {
+        let mut state = RunState::default();
+        for (at, kind) in std::iter::once(&started()).chain(entries).enumerate() {
+            let before = (state.len, state.last_at, state.next_step, state.ended);
+            if let Err(illegal) = state.apply(&Entry { at: at as u64, kind: kind.clone() }) {
+                assert_eq!(
+                    before,
+                    (state.len, state.last_at, state.next_step, state.ended),
+                    "a refusal changes nothing"
+                );
+                return Err(illegal);
+            }
+        }
+        Ok(state)
+    }
+
+    /// The entries are a history, and leave the first step in that state, or leave nothing of it.
+    #[track_caller]
+    fn check(entries: &[Kind<'static>], expected: Option<StepState>) -> RunState {
+        let state = fold(entries).unwrap();
+        assert_eq!(state.steps.get(&STEP).map(|step| step.state.clone()), expected);
+        state
+    }
+
+    /// All but the last are a history, and the last cannot follow.
+    #[track_caller]
+    fn illegal(entries: &[Kind<'static>], why: &str) {
+        let illegal = fold(entries).unwrap_err();
+        assert_eq!((illegal.seq.0 as usize, illegal.why), (entries.len(), why));
+    }
+
+    #[test]
+    fn a_step_that_is_over_is_forgotten_unless_what_it_did_is_unknown() {
+        check(&[wire(), ok(ONE)], None);
+        check(&[wire(), doubt(ONE), ok(ONE)], None);
+        check(&[sleep(), Kind::TimerFired { step: STEP }], None);
+        check(&[pay(), fault(ONE, false)], None);
+        let state = check(&[pay(), fault(ONE, true)], Some(StepState::Done));
+        assert!(state.steps[&STEP].unsure && !state.steps[&STEP].may_run_outside());
+    }
+
+    #[test]
+    fn bodies_begun_are_counted_over_crashes_and_without_those_never_begun() {
+        let begun = |entries: &[Kind<'static>]| match &fold(entries).unwrap().steps[&STEP].what {
+            What::Effect(effect) => effect.begun,
+            What::Timer { .. } => unreachable!("an effect was asked"),
+        };
+        assert_eq!(begun(&[pay()]), 1);
+        assert_eq!(begun(&[pay(), again(TWO)]), 2);
+        assert_eq!(begun(&[pay(), not_started(ONE)]), 0);
+        assert_eq!(begun(&[pay(), not_started(ONE), again(TWO)]), 1);
+        assert_eq!(begun(&[Kind::EffectQueued(call(RecordedContract::Keyed))]), 0);
+        assert_eq!(begun(&[Kind::EffectQueued(call(RecordedContract::Keyed)), again(ONE)]), 1);
+    }
+
+    #[test]
+    fn doubt_about_an_attempt_outlives_a_clean_failure_of_a_later_one() {
+        let unsure = |entries: &[Kind<'static>]| fold(entries).unwrap().steps[&STEP].unsure;
+        assert!(!unsure(&[pay(), failed(ONE, false), again(TWO)]));
+        assert!(unsure(&[pay(), failed(ONE, true), again(TWO), failed(TWO, false)]));
+        assert!(unsure(&[pay(), again(TWO)]), "the first attempt died with its process");
+        assert!(unsure(&[wire(), doubt(ONE)]));
+        assert!(!unsure(&[wire(), doubt(ONE), resolved(ONE, Resolved::RunAgain)]));
+    }
+
+    #[test]
+    fn attempts_follow_one_another() {
+        check(&[pay(), failed(ONE, false), again(TWO)], Some(StepState::Called(TWO)));
+        check(&[wire(), doubt(ONE), resolved(ONE, Resolved::RunAgain)], Some(StepState::NotStarted(ONE)));
+        illegal(&[pay(), failed(ONE, false), again(Attempt(3))], "not the next attempt");
+        illegal(&[pay(), failed(ONE, false), ok(ONE)], "no outcome of that attempt is due");
+        illegal(&[pay(), again(TWO), failed(ONE, false)], "that attempt is not under way");
+        illegal(&[wire(), doubt(ONE), again(TWO)], "the step cannot be called");
+        illegal(&[wire(), resolved(ONE, Resolved::Failed)], "that attempt is not in doubt");
+        illegal(&[wire(), doubt(ONE), resolved(TWO, Resolved::Failed)], "that attempt is not in doubt");
+        illegal(&[wire(), ok(TWO)], "no outcome of that attempt is due");
+        illegal(&[wire(), ok(ONE), ok(ONE)], "no such step is open");
+    }
+
+    #[test]
+    fn a_call_that_was_never_begun_has_no_outcome_but_a_fault() {
+        let queued = Kind::EffectQueued(call(RecordedContract::Keyed));
+        check(&[queued.clone(), fault(Attempt(0), false)], None);
+        illegal(&[queued.clone(), ok(Attempt(0))], "no outcome of that attempt is due");
+        illegal(&[queued, ok(ONE)], "no outcome of that attempt is due");
+    }
+
+    #[test]
+    fn a_dropped_step_is_forgotten_once_nothing_is_to_be_said_of_it() {
+        check(&[look(), closed()], None);
+        check(&[sleep(), closed()], None);
+        check(&[Kind::EffectQueued(call(RecordedContract::AtMostOnce)), closed()], None);
+        check(&[pay(), failed(ONE, false), closed()], None);
+        check(&[wire(), closed()], Some(StepState::Called(ONE)));
+        check(&[wire(), closed(), not_started(ONE)], None);
+        check(&[wire(), closed(), ok(ONE)], None);
+        check(&[pay(), failed(ONE, true), closed()], Some(StepState::Failed(ONE, 5)));
+        illegal(&[wire(), closed(), closed()], "the step is closed already");
+        illegal(&[pay(), failed(ONE, true), closed(), again(TWO)], "nobody wants the step any more");
+        illegal(&[sleep(), closed(), Kind::TimerFired { step: STEP }], "no such step is open");
+        illegal(&[pay(), Kind::TimerFired { step: STEP }], "no sleep is open there");
+    }
+
+    #[test]
+    fn a_log_begins_once_and_its_time_goes_forward() {
+        illegal(&[started()], "a log begins with run.started, once");
+        let mut state = RunState::default();
+        assert_eq!(state.apply(&Entry { at: 1, kind: wire() }).unwrap_err().why, "a log begins with run.started, once");
+        state.apply(&Entry { at: 5, kind: started() }).unwrap();
+        state.apply(&Entry { at: 5, kind: wire() }).unwrap();
+        assert_eq!(state.apply(&Entry { at: 4, kind: ok(ONE) }).unwrap_err().why, "time goes backwards");
+    }
+
+    #[test]
+    fn after_its_end_a_log_takes_nothing_and_while_it_ends_no_command() {
+        let ending = || Kind::RunEnding(end());
+        assert!(check(&[Kind::RunEnded(end())], None).ended);
+        assert!(check(&[wire(), ending(), ok(ONE), Kind::RunEnded(end())], None).ended);
+        check(&[wire(), ending(), doubt(ONE), Kind::RunEnded(end())], Some(StepState::InDoubt(ONE, "?".into(), 3)));
+        illegal(&[Kind::RunEnded(end()), Kind::RunEnded(end())], "the run has ended");
+        illegal(&[wire(), Kind::RunEnded(end())], "a body may still be under way");
+        illegal(&[wire(), ending(), wire()], "the code is over");
+        illegal(&[wire(), ending(), closed()], "the code is over");
+        illegal(&[wire(), ending(), ending()], "the run is ending already");
+        illegal(&[pay(), failed(ONE, false), ending(), again(TWO)], "nobody wants the step any more");
+        let other = End::Failed { value: b"e"[..].into(), message: "no".into() };
+        illegal(&[ending(), Kind::RunEnded(other)], "another end than announced");
+        assert!(check(&[look(), Kind::RunEnded(end())], Some(StepState::Called(ONE))).ended);
+    }
+
+    #[test]
+    fn every_command_but_a_drop_has_the_next_number() {
+        let version =
+            Kind::VersionChosen { path: Path { scope: "".into(), name: "v".into(), n: 0 }, site: 0, version: 1 };
+        let state = fold(&[look(), sleep(), version, wire(), Kind::StepClosed { step: StepNo(1) }]).unwrap();
+        assert_eq!(state.next_step, StepNo(4));
+        assert_eq!(state.steps.keys().copied().collect::<Vec<_>>(), [StepNo(0), StepNo(3)]);
+    }
+}

@@ -29,3 +29,49 @@ pub(crate) fn recover(step: &EffectStep, wanted: bool, attempts: Option<u32>) ->
         _ => Recover::UsedUp,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Seq;
+
+    #[track_caller]
+    fn check(contract: Contract, begun: u32, wanted: bool, attempts: Option<u32>, expected: Recover) {
+        let step = EffectStep {
+            path: "pay[0]".into(),
+            effect: "pay".into(),
+            contract,
+            args: [].into(),
+            key: None,
+            begun,
+            called_seq: Seq(1),
+            called_at: 0,
+        };
+        assert_eq!(recover(&step, wanted, attempts), expected);
+    }
+
+    #[test]
+    fn a_call_that_must_not_be_repeated_is_in_doubt() {
+        check(Contract::AtMostOnce, 1, true, None, Recover::InDoubt);
+        check(Contract::AtMostOnce, 1, false, None, Recover::InDoubt);
+    }
+
+    #[test]
+    fn what_may_be_repeated_runs_again_while_attempts_are_left() {
+        for contract in [Contract::ReadOnly, Contract::Idempotent, Contract::Keyed] {
+            check(contract, 1, true, None, Recover::RunAgain);
+            check(contract, REPEATS_AFTER_CRASH_MAX, true, None, Recover::RunAgain);
+            check(contract, REPEATS_AFTER_CRASH_MAX + 1, true, None, Recover::UsedUp);
+            check(contract, 2, true, Some(3), Recover::RunAgain);
+            check(contract, 3, true, Some(3), Recover::UsedUp);
+            check(contract, 1, true, Some(1), Recover::UsedUp);
+        }
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_in_doubt_if_the_world_could_notice_it() {
+        check(Contract::ReadOnly, 1, false, None, Recover::Nothing);
+        check(Contract::Idempotent, 1, false, None, Recover::InDoubt);
+        check(Contract::Keyed, 9, false, Some(2), Recover::InDoubt);
+    }
+}

@@ -170,3 +170,103 @@ pub(crate) fn describe_call(call: &Call<'_>) -> String {
 pub(crate) fn place(site: &Site) -> String {
     format!("{}:{}", site.file, site.line)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        entry::RecordedContract,
+        id::{Attempt, Seq},
+    };
+
+    fn path(name: &'static str, n: u32) -> Path<'static> {
+        Path { scope: "join[0]/1".into(), name: name.into(), n }
+    }
+
+    fn call(contract: RecordedContract) -> Call<'static> {
+        let args = b"\x01\x80"[..].into();
+        Call { path: path("pay", 0), effect: None, contract, args, digest: 7, key: None, site: 3 }
+    }
+
+    fn asked<'a>(path: &'a Path<'a>, effect: &'a str, digest: u128) -> Command<'a> {
+        Command::Effect { path, effect, digest }
+    }
+
+    #[track_caller]
+    fn check(recorded: &Kind<'_>, asked: &Command<'_>, expected: Meet) {
+        assert_eq!(meet(recorded, asked), expected, "{recorded:?} {asked:?}");
+    }
+
+    #[test]
+    fn a_call_meets_its_record_whether_it_was_queued_or_called_and_whatever_its_contract_was() {
+        let at = path("pay", 0);
+        for contract in [RecordedContract::Keyed, RecordedContract::AtMostOnce] {
+            check(&Kind::EffectCalled(call(contract)), &asked(&at, "pay", 7), Meet::Same);
+            check(&Kind::EffectQueued(call(contract)), &asked(&at, "pay", 7), Meet::Same);
+        }
+    }
+
+    #[test]
+    fn another_place_name_or_argument_diverges() {
+        let called = Kind::EffectCalled(call(RecordedContract::Keyed));
+        check(&called, &asked(&path("pay", 1), "pay", 7), Meet::Diverged);
+        check(&called, &asked(&path("refund", 0), "refund", 7), Meet::Diverged);
+        check(&called, &asked(&path("pay", 0), "refund", 7), Meet::Diverged);
+        check(&called, &asked(&path("pay", 0), "pay", 8), Meet::Diverged);
+        let elsewhere = Path { scope: "join[0]/2".into(), ..path("pay", 0) };
+        check(&called, &asked(&elsewhere, "pay", 7), Meet::Diverged);
+    }
+
+    #[test]
+    fn a_sleep_is_compared_by_its_place_and_not_by_its_length() {
+        let set = Kind::TimerSet { path: path("sleep", 0), site: 1, deadline: 99, absolute: false };
+        check(&set, &Command::Timer { path: &path("sleep", 0) }, Meet::Same);
+        check(&set, &Command::Timer { path: &path("sleep", 1) }, Meet::Diverged);
+        check(&set, &asked(&path("sleep", 0), "sleep", 0), Meet::Diverged);
+    }
+
+    #[test]
+    fn a_drop_is_compared_by_its_step() {
+        let closed = Kind::StepClosed { step: StepNo(2) };
+        check(&closed, &Command::Closed { step: StepNo(2) }, Meet::Same);
+        check(&closed, &Command::Closed { step: StepNo(3) }, Meet::Diverged);
+        check(&closed, &asked(&path("pay", 0), "pay", 7), Meet::Diverged);
+    }
+
+    #[test]
+    fn engine_entries_are_looked_past_and_completions_are_not() {
+        let (step, attempt, at) = (StepNo(0), Attempt(1), path("pay", 0));
+        check(&Kind::EffectCalledAgain { step, attempt }, &asked(&at, "pay", 7), Meet::Pass);
+        check(&Kind::EffectNotStarted { step, attempt }, &asked(&at, "pay", 7), Meet::Pass);
+        check(&Kind::TimerFired { step }, &asked(&at, "pay", 7), Meet::Diverged);
+    }
+
+    fn frames(steps: std::ops::Range<u32>) -> Bytes {
+        let mut frames = bytes::BytesMut::new();
+        for step in steps {
+            Entry { at: 1, kind: Kind::TimerFired { step: StepNo(step) } }.write(&mut frames).unwrap();
+        }
+        frames.freeze()
+    }
+
+    #[test]
+    fn a_script_is_read_over_the_borders_of_records_which_may_begin_early() {
+        let source = |from: Seq| {
+            Ok(match from.0 {
+                0 => vec![Record { first: Seq(0), count: 2, frames: frames(0..2) }],
+                // Asked from 2 on, the store answers with the record that holds it.
+                2 => vec![Record { first: Seq(1), count: 3, frames: frames(1..4) }],
+                _ => Vec::new(),
+            })
+        };
+        let mut script = Script::new(Box::new(source));
+        for seq in 0..4 {
+            let (at, frame) = script.peek().unwrap().unwrap();
+            let step = StepNo(seq as u32);
+            assert_eq!((at, crate::entry::decode(&frame).unwrap().kind), (Seq(seq), Kind::TimerFired { step }));
+            assert_eq!(script.peek().unwrap().map(|(at, _)| at), Some(Seq(seq)), "looking does not move on");
+            script.advance();
+        }
+        assert!(script.peek().unwrap().is_none());
+    }
+}

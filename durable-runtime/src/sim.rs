@@ -101,14 +101,21 @@ fn run(seed: u64, control: Control, cuts: usize) -> (Vec<String>, Stats) {
     })
 }
 
-#[test]
-fn a_thousand_worlds_keep_every_promise() {
-    let one = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
-    let most = std::env::var("SIM_SEEDS").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_000);
-    let seeds = one.map_or(0..most, |seed| seed..seed + 1);
+/// Seeds in which something was wrong once: with the engine, or with the simulation. Those of the engine: a step that was closed
+/// while another's doubt was given to the code, then called in doubt (5, 28); rows taken in a batch of their own, whose
+/// acknowledgement was taken for that of the entries before it (155, 175); steps dropped by a panic, compared with
+/// the log (106, 115, 148, 186); results of bodies whose calls no log held, given to other steps (598, 674, 768, 784, 939,
+/// 1165, 1870, 2319, 3572); slots given back at a parking while their bodies ran (2680, 3531).
+const PAST_FAILURES: [u64; 29] = [
+    5, 28, 51, 73, 106, 109, 115, 148, 155, 175, 186, 187, 257, 495, 598, 674, 714, 768, 784, 893, 939, 1_165, 1_870,
+    2_319, 2_680, 2_897, 3_531, 3_572, 4_000,
+];
+
+/// Runs worlds, and says which seeds are bad and how.
+fn worlds(seeds: impl Iterator<Item = u64>, cuts: usize) -> Stats {
     let (mut failures, mut stats) = (Vec::new(), Stats::default());
     for seed in seeds {
-        let (bad, happened) = run(seed, Control::None, 8);
+        let (bad, happened) = run(seed, Control::None, cuts);
         stats.add(happened);
         if !bad.is_empty() {
             failures.push(format!("seed={seed}\n   {}", bad.join("\n   ")));
@@ -116,4 +123,51 @@ fn a_thousand_worlds_keep_every_promise() {
     }
     println!("{stats:?}");
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures[..failures.len().min(12)].join("\n"));
+    stats
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|number| number.parse().ok())
+}
+
+#[test]
+fn a_thousand_worlds_keep_every_promise() {
+    if let Some(seed) = number("SIM_SEED") {
+        worlds(seed..seed + 1, 8);
+        return;
+    }
+    let most = number("SIM_SEEDS").unwrap_or(1_000);
+    let happened = worlds(0..most, 8);
+    // What does not happen is not tested.
+    let Stats { runs, entries, lives, crashes, shutdowns, parked, adopted, .. } = happened;
+    let Stats { bodies, outcome_rows, lost_answers, rejected, reconciled, resolved, replays, .. } = happened;
+    let rates = [
+        (runs, 2_000),
+        (entries, 50_000),
+        (lives, 4_000),
+        (crashes, 1_000),
+        (shutdowns, 400),
+        (parked, 100),
+        (adopted, 5),
+        (bodies, 10_000),
+        (outcome_rows, 200),
+        (lost_answers, 1_000),
+        (rejected, 20),
+        (reconciled, 20),
+        (resolved, 500),
+        (replays, 10_000),
+    ];
+    for (n, (happened, least)) in rates.into_iter().enumerate() {
+        assert!(happened * 1_000 >= least * most, "number {n} of {rates:?} is too small for {most} worlds");
+    }
+}
+
+#[test]
+fn worlds_that_were_bad_once_are_good() {
+    worlds(PAST_FAILURES.into_iter(), 8);
+}
+
+#[test]
+fn every_prefix_of_a_log_replays_and_the_whole_of_it_fifty_times() {
+    worlds(10_000..10_040, usize::MAX);
 }

@@ -238,11 +238,14 @@ impl Slots for BodySlots {
     }
 }
 
+/// Runs by when they are due.
+type Due = BTreeMap<(Millis, RunId), Arc<RunCell>>;
+
 /// Wakes runs at their times: one task for all of them.
 #[derive(Default)]
 pub(crate) struct Timers {
     /// By the monotonic clock, and by the wall clock.
-    due: Mutex<[BTreeMap<(Millis, RunId), Arc<RunCell>>; 2]>,
+    due: Mutex<[Due; 2]>,
     changed: Notify,
 }
 
@@ -511,7 +514,10 @@ impl RunTask {
         let replay = self.shared.replays.acquire().await.ok();
         let (code, shared) = (self.code.clone(), self.shared.clone());
         let inherited = self.bodies.iter().map(|(key, body)| (*key, body.slot)).collect();
-        let replayed = tokio::task::spawn_blocking(move || replay_blocking(&shared, setting, &code, inherited)).await;
+        // A new run's first poll is in there as well, and what it logs belongs to the run.
+        let span = tracing::Span::current();
+        let replay_it = move || span.in_scope(|| replay_blocking(&shared, setting, &code, inherited));
+        let replayed = tokio::task::spawn_blocking(replay_it).await;
         drop((replay, marked, alone));
         let (opened, mut life) = match replayed {
             Ok(Ok(replayed)) => replayed,
@@ -822,11 +828,14 @@ impl RunTask {
         if !life.is_over() {
             life.drain();
         }
-        self.perform_last(life);
-        while !life.log.is_settled() && life.lost.is_none() && life.log.trouble().is_none() {
-            self.cell.wake.notified().await;
+        loop {
+            // Before each wait: what woke the run last may not have been taken.
             self.take_inputs(life);
             self.perform_last(life);
+            if life.log.is_settled() || life.lost.is_some() || life.log.trouble().is_some() {
+                break;
+            }
+            self.cell.wake.notified().await;
         }
         self.looks.clear();
         self.take_left(life.leave());

@@ -5,19 +5,20 @@
 //! cargo run --example refund -- --frozen   # the same with a frozen clock: the output never changes by a byte
 //! ```
 //!
-//! The agent ([`agent`], the file to read first) has two steps. `search_policy` is `read_only`: it looks up the shop's policy and
-//! lets a model decide which clause applies, in one body, so that one entry of the log holds what the model said. How much
-//! that is in money is plain code over the recorded ruling. `process_refund` moves the money and names the key by which the
-//! [`provider`] knows the call.
+//! The agent ([`agent`], the file to read first) has two steps. `search_policy` is `read_only`: it looks up the shop's
+//! policy and lets a model decide which clause applies, in one body, so that one entry of the log holds what the model
+//! said. How much that is in money is plain code over the recorded ruling. `process_refund` moves the money and names the
+//! key by which the [`provider`] knows the call.
 //!
 //! This process plays the story ([`story`]) and is each other part of it too, started again with arguments of its own: the
-//! provider with its books on disk, the agent, and an agent as it is written without this library ([`naive`]). It checks all that it prints,
-//! and exits 0 only if everything held.
+//! provider with its books on disk, the agent, and an agent as it is written without this library ([`naive`]). It checks
+//! all that it prints, and exits 0 only if everything held.
 //!
-//! With `DURABLE_LLM_URL` (such as `https://api.openai.com/v1`), `DURABLE_LLM_MODEL` and `DURABLE_LLM_KEY` set, that model decides.
+//! With `DURABLE_LLM_URL` (such as `https://api.openai.com/v1`), `DURABLE_LLM_MODEL` and `DURABLE_LLM_KEY` set, that model
+//! decides.
 //!
-//! `--forgetful-provider` shows what the contract `key` rests on: the provider forgets its keys, the money moves twice, and the
-//! example fails and says so.
+//! `--forgetful-provider` shows what the contract `key` rests on: the provider forgets its keys, the money moves twice, and
+//! the example fails and says so.
 
 mod agent;
 mod at_rest;

@@ -15,8 +15,8 @@ use anyhow::{Context, Result, bail, ensure};
 /// How long a process may say nothing before the story is given up. Nothing here takes long; a busy machine may.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For the other side: calls `on_line` for each line on standard input, and ends this process with it, as when whoever started this
-/// process was killed.
+/// For the other side: calls `on_line` for each line on standard input, and ends this process where it ends, as it does
+/// when whoever started this process was killed.
 pub(crate) fn end_with_parent(mut on_line: impl FnMut() + Send + 'static) {
     thread::spawn(move || {
         io::stdin().lines().map_while(Result::ok).for_each(|_| on_line());
@@ -24,7 +24,8 @@ pub(crate) fn end_with_parent(mut on_line: impl FnMut() + Send + 'static) {
     });
 }
 
-/// A process, and the lines it prints. It is killed and reaped when this is dropped, so that no way out of the story leaves one behind.
+/// A process, and the lines it prints. It is killed and reaped when this is dropped, so that no way out of the story leaves
+/// one behind.
 pub(crate) struct Process {
     role: &'static str,
     child: Child,

@@ -27,8 +27,8 @@ pub(crate) const FORGETFUL: &str = "--forgetful-provider";
 /// Starts a provider that answers a payment only after it was told to on its standard input.
 pub(crate) const HOLDS: &str = "--hold-answers";
 
-/// A line of the books. It is the ledger's entry and the key store's in one, so that no crash of the provider comes between
-/// a payment and its key.
+/// A line of the books. It is the ledger's entry and the key store's in one, so that no crash of the provider comes between a
+/// payment and its key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Payment {
     pub(crate) key: String,

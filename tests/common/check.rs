@@ -64,21 +64,13 @@ pub(crate) fn log(run: &str, log: &[Json], ended: bool) -> Vec<String> {
                     say("a second outcome");
                 }
             }
-            "effect.failed" | "effect.not_started" | "effect.in_doubt" | "effect.resolved" => {
-                if !key.is_some_and(|key| called.contains(&key)) {
-                    say("about an attempt that was never called");
-                }
+            "effect.failed" | "effect.not_started" | "effect.in_doubt" | "effect.resolved"
+                if !key.is_some_and(|key| called.contains(&key)) =>
+            {
+                say("about an attempt that was never called");
             }
-            "timer.fired" => {
-                if !asked.contains(&step) || !over.insert(step) {
-                    say("no sleep is open there");
-                }
-            }
-            "step.closed" => {
-                if !asked.contains(&step) || !closed.insert(step) {
-                    say("no step is open there");
-                }
-            }
+            "timer.fired" if !asked.contains(&step) || !over.insert(step) => say("no sleep is open there"),
+            "step.closed" if !asked.contains(&step) || !closed.insert(step) => say("no step is open there"),
             _ => {}
         }
     }

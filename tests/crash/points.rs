@@ -72,7 +72,10 @@ impl Case {
             assert_eq!(before, bodies_at(stop), "{at}");
             assert_eq!(has("effect.called"), stop >= Stop::Called, "{at}");
         }
-        assert_eq!(has("effect.result"), stop >= Stop::Result, "{at}");
+        // Such a body may also be through before its intent is written; then its outcome goes to the disk with it.
+        if self.contract != "read_only" || stop != Stop::Called {
+            assert_eq!(has("effect.result"), stop >= Stop::Result, "{at}");
+        }
         assert!(!has("run.ended"), "{at}");
     }
 

@@ -272,13 +272,13 @@ impl Bench {
 }
 
 /// How a run ended: the terminal entry without place and time.
-pub(crate) fn end_of(log: &[LogEntry]) -> String {
+pub(crate) fn end_of(log: &[LogEntry]) -> serde_json::Value {
     let last = log.last().unwrap();
     let mut json = last.to_json();
     let fields = json.as_object_mut().unwrap();
     fields.remove("at");
     fields.remove("seq");
-    json.to_string()
+    json
 }
 
 /// Feeds a finished log to the code again and again, in a world where every body would be seen: the whole log, and the log
@@ -307,7 +307,7 @@ pub(crate) async fn replays(tape: &Tape, clock: &TestClock, times: usize) -> Res
     Ok(())
 }
 
-async fn ending(tape: &Tape) -> String {
+async fn ending(tape: &Tape) -> serde_json::Value {
     // Read by a runtime that lets nothing go on: the run is listed as ended as soon as it is opened.
     let clock = TestClock::at(Duration::from_secs(1_700_000_000));
     let bench = Bench::after(tape, tape.frames.len(), &clock).await;

@@ -81,7 +81,7 @@ outcome!(loses_field, [
 ], B { cents: 1 });
 outcome!(narrower, [
     #[derive(Debug, Serialize, Deserialize)]
-    pub(super) struct B { pub(super) cents: u8 }
+    pub(super) struct B { pub(super) cents: i8 }
 ], B { cents: 1 });
 outcome!(deep_required, [
     #[derive(Debug, Serialize, Deserialize)]
@@ -153,7 +153,7 @@ async fn quotes(run: String) -> durable::Result<u64> {
             u64::from(b.cents) + b.currency.len() as u64
         }
         4 => u64::from(loses_field::quote(loses_field::A { item: item() }).await?.cents),
-        5 => u64::from(narrower::quote(narrower::A { item: item() }).await?.cents),
+        5 => u64::try_from(narrower::quote(narrower::A { item: item() }).await?.cents)?,
         6 => u64::from(deep_required::quote(deep_required::A { item: item() }).await?.cents),
         7 => u64::from(variant_added::quote(variant_added::A { item: item() }).await?.cents),
         8 => u64::from(variant_removed::quote(variant_removed::A { item: item() }).await?.cents),

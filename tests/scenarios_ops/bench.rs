@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, atomic::{AtomicU64, Ordering}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,7 +21,7 @@ use durable::{
 use crate::{replay, world::World};
 
 /// No scenario takes that long, unless it hangs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 /// When every scenario begins.
 pub(crate) const BEGINNING: Duration = Duration::from_secs(1_700_000_000);
 
@@ -160,7 +163,11 @@ impl Bench {
 
     /// Lets time pass, and returns when every run that was due has acted on it.
     pub(crate) async fn advance(&self, by: Duration) {
-        let id = format!("canary {} at {}", self.canaries.fetch_add(1, Ordering::Relaxed), durable::Clock::monotonic(&self.clock));
+        let id = format!(
+            "canary {} at {}",
+            self.canaries.fetch_add(1, Ordering::Relaxed),
+            durable::Clock::monotonic(&self.clock)
+        );
         let run = self.runtime.start(&id, canary(by)).await.unwrap();
         self.until_status(&id, "asleep", |status| matches!(status, Status::Sleeping { .. })).await;
         self.clock.advance(by);
@@ -236,12 +243,16 @@ impl Bench {
 
     /// The replay check of a run that has ended: see [`replay::check`].
     pub(crate) async fn replays(&self, id: &str) {
-        replay::check(&replay::Tape::of(&*self.store, id), &self.clock).await.unwrap_or_else(|why| panic!("{id}: {why}"));
+        replay::check(&replay::Tape::of(&*self.store, id), &self.clock)
+            .await
+            .unwrap_or_else(|why| panic!("{id}: {why}"));
     }
 
     /// The replay check of a run that waits: see [`replay::stands`].
     pub(crate) async fn stands(&self, id: &str) {
-        replay::stands(&replay::Tape::of(&*self.store, id), &self.clock).await.unwrap_or_else(|why| panic!("{id}: {why}"));
+        replay::stands(&replay::Tape::of(&*self.store, id), &self.clock)
+            .await
+            .unwrap_or_else(|why| panic!("{id}: {why}"));
     }
 }
 

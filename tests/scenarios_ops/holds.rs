@@ -109,7 +109,8 @@ async fn a_word_about_another_attempt_or_another_step_is_refused() {
         let bench = held(backend).await;
         let hold = bench.held("run").await;
         for attempt in [0, 2, u32::MAX] {
-            let error = refused(bench.runtime.resolve("run", hold.step, Attempt(attempt), Resolution::succeeded(5)).await);
+            let error =
+                refused(bench.runtime.resolve("run", hold.step, Attempt(attempt), Resolution::succeeded(5)).await);
             assert_eq!(error.code(), Code::StaleAttempt);
             assert!(error.to_string().contains("attempt 1 is"), "{error}");
         }
@@ -248,10 +249,10 @@ async fn the_rest_of_the_run_goes_on_while_a_step_is_held() {
         for n in 1..=3 {
             bench.world.until_noted("log_line", n).await;
             until("asleep", async || bench.count("run", "timer.set").await == n).await;
-            bench.advance(secs(60)).await;
             if n == 2 {
                 bench = bench.restarted().await;
             }
+            bench.advance(secs(60)).await;
         }
         assert_eq!(bench.held("run").await.since, hold.since, "it has been held since");
         bench.runtime.resolve("run", hold.step, hold.attempt, Resolution::succeeded(5)).await.unwrap();
@@ -319,4 +320,32 @@ async fn what_is_not_in_doubt_cannot_be_resolved() {
     bench.end("run").await;
     let error = refused(bench.runtime.resolve("run", StepNo(0), Attempt(1), Resolution::succeeded(5)).await);
     assert!(error.to_string().contains("completed"), "{error}");
+}
+
+#[durable::workflow]
+async fn gives_up() -> Result<u64, PaymentError> {
+    let late = async {
+        durable::sleep(secs(60)).await;
+        Ok(0)
+    };
+    durable::race((pay(5), late)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_step_that_the_code_gives_up_holds_nobody_any_more() {
+    for backend in BOTH {
+        let bench = Bench::on(backend).await;
+        bench.world.close("pay");
+        bench.runtime.start("run", gives_up()).await.unwrap();
+        bench.world.until_noted("pay", 1).await;
+        let bench = bench.restarted().await;
+        let hold = bench.held("run").await;
+        bench.advance(secs(60)).await;
+        assert_eq!(bench.end("run").await, json!({ "Ok": 0 }));
+        assert!(bench.runtime.holds().await.is_empty());
+        let error = refused(bench.runtime.resolve("run", hold.step, hold.attempt, Resolution::run_again()).await);
+        assert_eq!(error.code(), Code::NotInDoubt);
+        assert_eq!(bench.world.bodies("pay"), 1);
+        bench.replays("run").await;
+    }
 }

@@ -61,7 +61,10 @@ async fn held_after(place: &str, dir: &Path) -> Bench {
     let mut bench = Bench::at(dir, &TestClock::at(BEGINNING)).await;
     for _ in 0..=5 {
         let hold = bench.held("transfer").await;
-        assert_eq!((hold.effect.as_str(), hold.attempt, &hold.args), ("wire_money", Attempt(1), &json!({ "cents": 500 })));
+        assert_eq!(
+            (hold.effect.as_str(), hold.attempt, &hold.args),
+            ("wire_money", Attempt(1), &json!({ "cents": 500 }))
+        );
         assert_eq!(hold.path, "wire_money[0]");
         assert!(hold.key.ends_with("/transfer/0/wire_money[0]"), "{}", hold.key);
         assert!(bench.status("transfer").await.next_action().unwrap().contains("Runtime::resolve"));
@@ -95,7 +98,8 @@ async fn a_call_that_a_crash_interrupted_is_held_and_a_person_says_that_it_succe
         let log = bench.log("transfer").await;
         let word = log.iter().find(|entry| entry.name == "effect.resolved").unwrap();
         assert_eq!((word.get("by"), word.get("how")), (Some(&json!("ada")), Some(&json!("succeeded"))));
-        let late = refused(bench.runtime.resolve("transfer", word.step.unwrap(), Attempt(1), Resolution::run_again()).await);
+        let late =
+            refused(bench.runtime.resolve("transfer", word.step.unwrap(), Attempt(1), Resolution::run_again()).await);
         assert_eq!(late.code(), Code::NotInDoubt, "{late}");
         bench.replays("transfer").await;
     }

@@ -108,7 +108,11 @@ async fn a_full_disk_stops_the_run_until_there_is_room_and_the_code_never_hears_
             day.clock.advance(millis(500));
             assert_eq!(day.status().await.as_str(), "storage trouble");
         }
-        assert_eq!(day.runtime.run("buy").await.unwrap().log().await.unwrap().len(), 2, "only what is durable is shown");
+        assert_eq!(
+            day.runtime.run("buy").await.unwrap().log().await.unwrap().len(),
+            2,
+            "only what is durable is shown"
+        );
         assert_eq!(day.bodies(), (1, 0));
         // A crash now leaves the charge in doubt.
         let next = day.next().await;

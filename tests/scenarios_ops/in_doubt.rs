@@ -90,7 +90,9 @@ async fn in_doubt_as_an_error_reaches_the_code_once_and_the_body_never_runs_agai
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_doubt_as_an_error_also_where_the_body_says_so_panics_or_takes_too_long() {
-    for (word, says) in [("unknown", "timed out after send"), ("panic", "the answer cannot be read"), ("late", "within")] {
+    for (word, says) in
+        [("unknown", "timed out after send"), ("panic", "the answer cannot be read"), ("late", "within")]
+    {
         let bench = Bench::on(Backend::Memory).await;
         bench.world.say("pay", word);
         if word == "late" {

@@ -38,6 +38,12 @@ async fn drink(poisoned: bool) -> u32 {
     sum + sip(4).await
 }
 
+#[durable::workflow]
+async fn gulp() -> u32 {
+    swallow();
+    sip(5).await
+}
+
 /// `brew`: starts the runs, and ends when all sleep. `poison`: the same code, which now kills. `cure`: the code is mended.
 pub(crate) async fn child(dir: &Path, word: &str) {
     POISON.store(word == "poison", std::sync::atomic::Ordering::Relaxed);
@@ -53,6 +59,16 @@ pub(crate) async fn child(dir: &Path, word: &str) {
         runtime.start("healthy 050 but not quite", drink(true)).await.unwrap();
         let asleep = Filter::all().status("sleeping");
         until("all asleep", async || runtime.runs(asleep.clone()).await.unwrap().len() == HEALTHY + 1).await;
+    } else if word == "brew three" {
+        for id in ["a", "b", "c"] {
+            runtime.start(id, drink(true)).await.unwrap();
+            runtime.start(format!("{id} healthy"), drink(false)).await.unwrap();
+        }
+        let asleep = Filter::all().status("sleeping");
+        until("all asleep", async || runtime.runs(asleep.clone()).await.unwrap().len() == 6).await;
+    } else if word == "gulp" {
+        POISON.store(true, std::sync::atomic::Ordering::Relaxed);
+        runtime.start("run", gulp()).await.unwrap().returned().await.unwrap();
     } else {
         let opening = Filter::all().status("opening");
         until("all replayed", async || runtime.runs(opening.clone()).await.unwrap().is_empty()).await;
@@ -140,4 +156,30 @@ async fn since_when_a_run_is_set_aside_does_not_move_with_restarts() {
         assert_eq!(parked.since, std::time::UNIX_EPOCH + BEGINNING);
         bench.runtime.shutdown(Duration::ZERO).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_poison_runs_are_set_aside_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(child::survives("ob_1", dir.path(), "brew three"));
+    let deaths = (0..40).take_while(|_| !child::survives("ob_1", dir.path(), "poison")).count();
+    assert!((DEATHS_MAX as usize..=3 * DEATHS_MAX as usize).contains(&deaths), "{deaths}");
+    let bench = Bench::at(dir.path(), &TestClock::at(BEGINNING + secs(600))).await;
+    for id in ["a", "b", "c"] {
+        assert_eq!(bench.parked(id).await.code, Code::DiedInReplay);
+        assert_eq!(bench.end(&format!("{id} healthy")).await, json!(10));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_kills_the_process_in_its_first_poll_is_set_aside_too() {
+    let dir = tempfile::tempdir().unwrap();
+    child::dies("ob_1", dir.path(), "gulp");
+    let deaths = (0..20).take_while(|_| !child::survives("ob_1", dir.path(), "poison")).count();
+    assert_eq!(deaths, DEATHS_MAX as usize);
+    let bench = Bench::at(dir.path(), &TestClock::at(BEGINNING)).await;
+    assert_eq!(bench.parked("run").await.code, Code::DiedInReplay);
+    bench.runtime.retry("run").await.unwrap();
+    assert_eq!(bench.end("run").await, json!(5));
+    bench.replays("run").await;
 }

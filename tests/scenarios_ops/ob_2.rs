@@ -75,6 +75,32 @@ async fn fails() -> durable::Result<()> {
     Err(Failure::new("nothing to do"))
 }
 
+/// A type that does not take any more what it once gave.
+#[derive(serde::Serialize)]
+struct Picky(u32);
+
+impl<'de> serde::Deserialize<'de> for Picky {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Picky, D::Error> {
+        match changed() {
+            true => Err(serde::de::Error::custom("an amount needs a currency")),
+            false => u32::deserialize(deserializer).map(Picky),
+        }
+    }
+}
+
+#[durable::effect(idempotent)]
+async fn pick(cx: &EffectContext, #[resource] world: &World) -> Picky {
+    world.note(cx, "");
+    Picky(5)
+}
+
+#[durable::workflow]
+async fn picks() -> u32 {
+    let picked = pick().await.0;
+    durable::sleep(secs(1_000_000)).await;
+    picked
+}
+
 #[durable::workflow]
 async fn too_long() -> String {
     "x".repeat(3 * 1024 * 1024)
@@ -102,7 +128,10 @@ use hidden;
 
 async fn all(bench: &Bench) -> BTreeMap<String, RunInfo> {
     let runs = bench.runtime.runs(Filter::all()).await.unwrap();
-    runs.into_iter().filter(|run| !run.id.as_str().starts_with("canary")).map(|run| (run.id.as_str().to_owned(), run)).collect()
+    runs.into_iter()
+        .filter(|run| !run.id.as_str().starts_with("canary"))
+        .map(|run| (run.id.as_str().to_owned(), run))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +149,9 @@ async fn each_run_that_stands_says_why_since_when_and_what_to_do() {
         runtime.start("too long", too_long()).await.unwrap();
         runtime.start("retrying", retries()).await.unwrap();
         runtime.start("foreign", foreign()).await.unwrap();
+        runtime.start("undecodable", picks()).await.unwrap();
         bench.until_word("diverged", "sleeping").await;
+        bench.until_word("undecodable", "sleeping").await;
         bench.world.until_noted("doubtful", 1).await;
         bench.parked("panicked").await;
         bench.parked("too long").await;
@@ -138,6 +169,7 @@ async fn each_run_that_stands_says_why_since_when_and_what_to_do() {
         let at = UNIX_EPOCH + BEGINNING + secs(390);
         let bench = bench.restarted().await;
         let diverged = bench.parked("diverged").await;
+        bench.parked("undecodable").await;
         bench.held("doubt").await;
         bench.parked("panicked").await;
         bench.parked("too long").await;
@@ -147,42 +179,63 @@ async fn each_run_that_stands_says_why_since_when_and_what_to_do() {
 
         let runs = all(&bench).await;
         assert_eq!(diverged.code, Code::Diverged);
-        for text in ["seq 1", r#"effect.called step[0] [idempotent] {"n":1}"#, r#"effect.called step[0] [idempotent] {"n":2}"#, "ob_2.rs:"] {
+        for text in [
+            "seq 1",
+            r#"effect.called step[0] [idempotent] {"n":1}"#,
+            r#"effect.called step[0] [idempotent] {"n":2}"#,
+            "ob_2.rs:",
+        ] {
             assert!(diverged.why.contains(text), "{text} in {}", diverged.why);
         }
         assert_eq!(diverged.since, at);
         let Status::Parked(panicked) = &runs["panicked"].status else { panic!() };
         assert_eq!(panicked.code, Code::Panicked);
-        assert!(panicked.why.contains("no tool of that name") && panicked.why.contains("after step step"), "{}", panicked.why);
+        assert!(
+            panicked.why.contains("no tool of that name") && panicked.why.contains("after step step"),
+            "{}",
+            panicked.why
+        );
         assert_eq!(panicked.since, UNIX_EPOCH + BEGINNING, "since it panicked first");
         let Status::Parked(too_long) = &runs["too long"].status else { panic!() };
         assert_eq!(too_long.code, Code::ResultNotRecordable);
         assert!(too_long.why.contains("3145"), "{}", too_long.why);
+        let Status::Parked(undecodable) = &runs["undecodable"].status else { panic!() };
+        assert_eq!(undecodable.code, Code::Undecodable);
+        assert!(undecodable.why.contains("an amount needs a currency"), "{}", undecodable.why);
+        assert!(undecodable.why.contains("pick") && undecodable.why.contains("ob_2.rs:"), "{}", undecodable.why);
         let Status::Parked(foreign) = &runs["foreign"].status else { panic!() };
         assert_eq!(foreign.code, Code::ForeignAwait);
         assert!(foreign.why.contains("after step step"), "{}", foreign.why);
         assert!(matches!(&runs["doubt"].status, Status::Held { steps } if steps.len() == 1));
-        assert!(matches!(&runs["waiting"].status, Status::Sleeping { until } if *until == UNIX_EPOCH + BEGINNING + secs(1_000_000)));
-        assert!(matches!(&runs["retrying"].status, Status::Retrying { attempt: Attempt(40), at: next, .. } if *next == at + secs(10)));
+        assert!(
+            matches!(&runs["waiting"].status, Status::Sleeping { until } if *until == UNIX_EPOCH + BEGINNING + secs(1_000_000))
+        );
+        assert!(
+            matches!(&runs["retrying"].status, Status::Retrying { attempt: Attempt(40), at: next, .. } if *next == at + secs(10))
+        );
         assert!(matches!(&runs["failed"].status, Status::Failed { message } if message == "nothing to do"));
 
         // What a person must do something about says what.
-        for id in ["diverged", "panicked", "doubt", "too long", "foreign"] {
+        for id in ["diverged", "panicked", "doubt", "too long", "foreign", "undecodable"] {
             assert!(runs[id].status.next_action().is_some_and(|next| next.len() > 10), "{id}");
         }
         for id in ["waiting", "retrying", "failed"] {
             assert_eq!(runs[id].status.next_action(), None, "{id}");
         }
         let words: BTreeSet<_> = runs.values().map(|run| run.status.as_str()).collect();
-        assert_eq!(words, BTreeSet::from(["parked", "held", "sleeping", "retrying", "failed"]), "none is said to be running");
+        assert_eq!(
+            words,
+            BTreeSet::from(["parked", "held", "sleeping", "retrying", "failed"]),
+            "none is said to be running"
+        );
         for run in runs.values() {
             assert!(run.since >= run.started_at && run.since <= at, "{run:?}");
         }
         assert_eq!(runs["doubt"].since, UNIX_EPOCH + BEGINNING + secs(300), "its body had five minutes");
-        assert_eq!(bench.runtime.runs(Filter::all().status("parked")).await.unwrap().len(), 4);
+        assert_eq!(bench.runtime.runs(Filter::all().status("parked")).await.unwrap().len(), 5);
 
         // Whoever waits for one of them is told, and not left waiting.
-        for id in ["diverged", "panicked", "too long", "foreign"] {
+        for id in ["diverged", "panicked", "too long", "foreign", "undecodable"] {
             let error = crate::bench::refused(bench.runtime.run(id).await.unwrap().returned_as::<u32>().await);
             assert!(error.parked().is_some(), "{id}: {error}");
         }
@@ -192,6 +245,9 @@ async fn each_run_that_stands_says_why_since_when_and_what_to_do() {
         CHANGED.store(false, Ordering::Relaxed);
         bench.runtime.retry("diverged").await.unwrap();
         bench.until_word("diverged", "sleeping").await;
+        bench.runtime.retry("undecodable").await.unwrap();
+        bench.until_word("undecodable", "sleeping").await;
+        bench.stands("undecodable").await;
         bench.stands("diverged").await;
         bench.stands("doubt").await;
         bench.replays("failed").await;

@@ -84,7 +84,7 @@ async fn ten_thousand_runs_go_on_without_more_bodies_than_allowed_and_wait_witho
     let (watched, world) = (Watched::new(), World::new());
     world.close("work");
     let store = open_sled(dir.path().join("store")).await.unwrap();
-    let store = Arc::new(Odd::new(store, |inner, write, done| durable::store::Store::submit(inner, write, done)));
+    let store = Arc::new(Odd::new(store, durable::store::Store::submit));
     let builder = Runtime::builder().resource(world.clone()).clock(watched.clone()).bodies_at_once(BODIES_AT_ONCE);
     let runtime = builder.open_store(store.clone()).await.unwrap();
     // While the runs come back, a new one is started and ends, though every slot is taken.

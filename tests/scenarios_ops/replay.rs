@@ -53,7 +53,10 @@ impl Tape {
             frames.extend_from_slice(frame);
             let (at, count, frames) = (Seq(1 + n as u64), 1, frames.freeze());
             let (run, generation) = (run.clone(), Generation(0));
-            now(&store, Write::Append(Batch { run, epoch, generation, at, count, frames, acts: Vec::new(), head: None }));
+            now(
+                &store,
+                Write::Append(Batch { run, epoch, generation, at, count, frames, acts: Vec::new(), head: None }),
+            );
         }
         now(&store, Write::Release { run, epoch });
         store
@@ -173,7 +176,7 @@ mod control {
         bench.world.until_noted("wait", 1).await;
         let tape = Tape::of(&*bench.store, "run");
         let why = super::stands(&tape, &bench.clock).await.unwrap_err();
-        assert!(why.contains("bodies ran") || why.contains("added entries") , "{why}");
+        assert!(why.contains("bodies ran") || why.contains("added entries"), "{why}");
     }
 
     #[durable::effect(idempotent)]

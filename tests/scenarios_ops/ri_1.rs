@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
-use durable::{Code, EffectContext, Runtime, TestClock, store::{Store, Write, memory::MemoryStore}};
+use durable::{
+    Code, EffectContext, Runtime, TestClock,
+    store::{Store, Write, memory::MemoryStore},
+};
 use serde_json::json;
 
 use crate::{
@@ -172,12 +175,8 @@ async fn a_run_whose_starter_was_dropped_goes_on_when_anybody_asks_for_it() {
     let record = other.store.run(&durable::RunId::new("order-1").unwrap()).unwrap().unwrap();
     let first = crate::replay::Tape::of(&*other.store, "order-1").frames[0].clone();
     let (done, wait) = tokio::sync::oneshot::channel();
-    let create = Write::Create {
-        run: durable::RunId::new("order-1").unwrap(),
-        count: 1,
-        frames: first,
-        head: record.head,
-    };
+    let create =
+        Write::Create { run: durable::RunId::new("order-1").unwrap(), count: 1, frames: first, head: record.head };
     bench.store.submit(create, Box::new(move |result| drop(done.send(result))));
     wait.await.unwrap().unwrap();
     let run = bench.runtime.run("order-1").await.unwrap();

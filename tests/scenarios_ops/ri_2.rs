@@ -23,9 +23,40 @@ async fn oddity(n: u32) -> u32 {
 fn ids() -> Vec<String> {
     let long = "x".repeat(RUN_ID_BYTES_MAX);
     let mut ids: Vec<String> = [
-        " ", "  ", "a/b", "a", "a/", "/", "..", ".", "\0", "a\0", "a\0b", "\0\0", "\n", "a\nb", "\u{1F600}", "\u{202E}evil",
-        "\u{E9}", "e\u{301}", "%", "%2F", "'", "\"", "run", "run-1", "run-10", "run-1/0", "\u{FFFD}", "\u{10FFFF}", "A", "\t",
-        "{}", "\u{7F}", "\u{1}", "\u{FF}",
+        " ",
+        "  ",
+        "a/b",
+        "a",
+        "a/",
+        "/",
+        "..",
+        ".",
+        "\0",
+        "a\0",
+        "a\0b",
+        "\0\0",
+        "\n",
+        "a\nb",
+        "\u{1F600}",
+        "\u{202E}evil",
+        "\u{E9}",
+        "e\u{301}",
+        "%",
+        "%2F",
+        "'",
+        "\"",
+        "run",
+        "run-1",
+        "run-10",
+        "run-1/0",
+        "\u{FFFD}",
+        "\u{10FFFF}",
+        "A",
+        "\t",
+        "{}",
+        "\u{7F}",
+        "\u{1}",
+        "\u{FF}",
     ]
     .map(str::to_owned)
     .into();
@@ -45,8 +76,14 @@ async fn every_text_is_an_id_of_its_own_on_every_way_in() {
         }
         bench.world.until_noted("odd", ids.len()).await;
         let listed = async |bench: &Bench| {
-            let mut listed: Vec<_> =
-                bench.runtime.runs(Filter::all()).await.unwrap().into_iter().map(|run| run.id.as_str().to_owned()).collect();
+            let mut listed: Vec<_> = bench
+                .runtime
+                .runs(Filter::all())
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|run| run.id.as_str().to_owned())
+                .collect();
             listed.sort();
             listed
         };
@@ -67,7 +104,10 @@ async fn every_text_is_an_id_of_its_own_on_every_way_in() {
         }
         for (n, id) in ids.iter().enumerate() {
             // Nobody else's end has touched it.
-            assert_eq!(bench.runtime.start(id, oddity(n as u32)).await.unwrap().returned().await.unwrap(), 100 + n as u32);
+            assert_eq!(
+                bench.runtime.start(id, oddity(n as u32)).await.unwrap().returned().await.unwrap(),
+                100 + n as u32
+            );
         }
         bench.replays("a\0b").await;
         let bench = bench.restarted().await;
@@ -80,7 +120,12 @@ async fn every_text_is_an_id_of_its_own_on_every_way_in() {
 async fn what_is_no_id_is_refused_with_a_typed_error_on_every_way_in() {
     for backend in BOTH {
         let bench = Bench::on(backend).await;
-        for id in [String::new(), "x".repeat(RUN_ID_BYTES_MAX + 1), "\u{E9}".repeat(RUN_ID_BYTES_MAX / 2 + 1), "x".repeat(64 * 1024)] {
+        for id in [
+            String::new(),
+            "x".repeat(RUN_ID_BYTES_MAX + 1),
+            "\u{E9}".repeat(RUN_ID_BYTES_MAX / 2 + 1),
+            "x".repeat(64 * 1024),
+        ] {
             let errors = [
                 refused(bench.runtime.start(&id, oddity(1)).await),
                 refused(bench.runtime.run(&id).await),
@@ -96,7 +141,9 @@ async fn what_is_no_id_is_refused_with_a_typed_error_on_every_way_in() {
         for id in ["not there", "\0", ".."] {
             assert!(refused(bench.runtime.run(id).await).is_not_found());
             assert!(refused(bench.runtime.retry(id).await).is_not_found());
-            assert!(refused(bench.runtime.resolve(id, StepNo(0), Attempt(1), Resolution::run_again()).await).is_not_found());
+            assert!(
+                refused(bench.runtime.resolve(id, StepNo(0), Attempt(1), Resolution::run_again()).await).is_not_found()
+            );
         }
     }
 }

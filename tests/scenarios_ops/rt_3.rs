@@ -4,7 +4,7 @@ use durable::{Attempt, EffectContext};
 use serde_json::json;
 
 use crate::{
-    bench::{Backend, BOTH, Bench, millis, secs, until},
+    bench::{BOTH, Backend, Bench, millis, secs, until},
     world::World,
 };
 
@@ -76,7 +76,11 @@ async fn each_attempt_has_its_own_time_and_there_are_as_many_as_declared() {
         for attempt in 1..=3 {
             bench.world.until_noted("hang", attempt).await;
             until("one body", async || bench.runtime.bodies().len() == 1).await;
-            assert_eq!(bench.runtime.bodies()[0].attempt, Attempt(attempt as u32), "no two bodies of one call at a time");
+            assert_eq!(
+                bench.runtime.bodies()[0].attempt,
+                Attempt(attempt as u32),
+                "no two bodies of one call at a time"
+            );
             bench.advance(millis(99)).await;
             assert_eq!(bench.count("run", "effect.failed").await, attempt - 1, "not before its time");
             bench.advance(millis(1)).await;
@@ -182,4 +186,45 @@ async fn hang_by_default(cx: &EffectContext, #[resource] world: &World) -> durab
 #[durable::workflow]
 async fn hanging_by_default() -> durable::Result<()> {
     hang_by_default().await
+}
+
+#[durable::workflow]
+async fn gives_up() -> durable::Result<String> {
+    let late = async {
+        durable::sleep(millis(50)).await;
+        Ok("gave up".to_owned())
+    };
+    durable::race((hang_by_default_once(), late)).await
+}
+
+#[durable::effect(at_most_once)]
+async fn hang_by_default_once(cx: &EffectContext, #[resource] world: &World) -> durable::Result<String> {
+    world.note(cx, "");
+    world.pass("hang_once").await;
+    Ok("late".into())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_waits_for_has_a_grace_and_then_its_run_ends_without_it() {
+    for backend in BOTH {
+        let bench = Bench::on(backend).await;
+        bench.world.close("hang_once");
+        bench.runtime.start("run", gives_up()).await.unwrap();
+        bench.world.until_noted("hang_by_default_once", 1).await;
+        bench.advance(millis(50)).await;
+        bench.until_word("run", "ending").await;
+        bench.advance(secs(30) - millis(1)).await;
+        assert_eq!(bench.status("run").await.as_str(), "ending");
+        bench.advance(millis(1)).await;
+        assert_eq!(bench.end("run").await, json!({ "Ok": "gave up" }));
+        assert_eq!(bench.runtime.bodies().len(), 1, "its run is over, and it still runs");
+        let before = bench.names("run").await;
+        assert_eq!(before.last(), Some(&"run.completed"));
+        assert!(before.contains(&"effect.in_doubt"), "{before:?}");
+        bench.world.open("hang_once");
+        until("no body", async || bench.runtime.bodies().is_empty()).await;
+        bench.looked().await;
+        assert_eq!(bench.names("run").await, before, "nothing comes after the end");
+        bench.replays("run").await;
+    }
 }

@@ -1,13 +1,16 @@
 //! Shutting down, with and without grace.
 
-use std::{sync::{Arc, Mutex}, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use durable::{Code, EffectContext, Runtime, TestClock, store::memory::MemoryStore};
 use serde_json::json;
 
 use crate::{
     bench::{BEGINNING, BOTH, Backend, Bench, millis, refused, secs, until},
-    odd_store::{Mood, Odd},
+    odd_store::Odd,
     world::World,
 };
 
@@ -195,7 +198,6 @@ async fn a_call_that_was_decided_and_not_begun_is_not_in_doubt() {
     assert_eq!((bench.world.bodies("once"), bench.count("run", "effect.in_doubt").await), (1, 0));
     assert_eq!(bench.count("run", "effect.not_started").await, 1);
     bench.replays("run").await;
-    let _ = Mood::Fine;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,5 +211,38 @@ async fn a_shutdown_while_many_runs_come_back_does_not_replay_them_all_first() {
     let bench = bench.restarted().await;
     for n in 0..300 {
         bench.until_word(&format!("sleeper {n}"), "sleeping").await;
+    }
+}
+
+#[durable::effect(at_most_once)]
+fn blocks(cx: &EffectContext, #[resource] world: &World) -> durable::Result<String> {
+    world.note(cx, "");
+    world.block();
+    Ok("too late".into())
+}
+
+#[durable::workflow]
+async fn blocked() -> durable::Result<String> {
+    blocks().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_blocks_its_thread_is_named_and_its_late_return_disturbs_nobody() {
+    for backend in BOTH {
+        let bench = Bench::on(backend).await;
+        bench.runtime.start("run", blocked()).await.unwrap();
+        bench.world.until_noted("blocks", 1).await;
+        let report = bench.runtime.shutdown(Duration::ZERO).await.unwrap();
+        assert_eq!(report.abandoned.iter().map(|body| body.effect).collect::<Vec<_>>(), ["blocks"]);
+        let old = bench.world.clone();
+        let bench = bench.restarted().await;
+        bench.held("run").await;
+        old.go();
+        bench.looked().await;
+        let hold = bench.held("run").await;
+        bench.runtime.resolve("run", hold.step, hold.attempt, durable::Resolution::succeeded("seen")).await.unwrap();
+        assert_eq!(bench.end("run").await, json!({ "Ok": "seen" }));
+        assert_eq!(bench.world.bodies("blocks"), 1);
+        bench.replays("run").await;
     }
 }

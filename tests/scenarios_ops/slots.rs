@@ -120,10 +120,8 @@ async fn retries_take_a_slot_and_a_wait_for_one_holds_none() {
         bench.runtime.start(format!("run {n}"), retried()).await.unwrap();
     }
     // Those that wait for their back-off hold nothing: all ten have their first attempt.
-    until("ten to wait", async || {
-        bench.runtime.runs(Filter::all().status("retrying")).await.unwrap().len() == 10
-    })
-    .await;
+    until("ten to wait", async || bench.runtime.runs(Filter::all().status("retrying")).await.unwrap().len() == 10)
+        .await;
     bench.world.close("twice");
     bench.advance(secs(1)).await;
     bench.world.until_noted("twice", 11).await;
@@ -191,7 +189,29 @@ async fn a_parked_run_that_is_tried_again_takes_the_outcome_of_the_body_that_out
     bench.world.open("panicking");
     retry.await.unwrap().unwrap();
     bench.parked("panics").await;
-    until("the outcome", async || bench.count("panics", "effect.result").await == 1 || bench.runtime.retry("panics").await.is_err()).await;
+    until("the outcome", async || {
+        bench.count("panics", "effect.result").await == 1 || bench.runtime.retry("panics").await.is_err()
+    })
+    .await;
     assert_eq!(bench.world.bodies("once"), 1);
     assert_eq!(bench.count("panics", "effect.in_doubt").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_that_limit_all_run_at_once() {
+    // What the other tests would see if the limit did nothing.
+    let bench = Bench::on(Backend::Memory).await;
+    bench.world.close("gate");
+    bench.runtime.start("many", many(20)).await.unwrap();
+    bench.world.until_noted("once", 20).await;
+    assert_eq!(bench.runtime.bodies().len(), 20);
+    assert_eq!(bench.count("many", "effect.queued").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_none_is_a_limit_of_one() {
+    let bench = Bench::built(Backend::Memory, |builder| builder.bodies_at_once(0)).await;
+    bench.runtime.start("many", many(5)).await.unwrap();
+    assert_eq!(bench.end("many").await, json!(5));
+    bench.replays("many").await;
 }

@@ -63,17 +63,7 @@ async fn whatever_was_said_before_a_kill_is_there_afterwards() {
     assert!(said.iter().filter(|line| line.starts_with("returned")).count() > ROUNDS, "{said:?}");
     let bench = Bench::at(dir.path(), &TestClock::at(BEGINNING)).await;
     for line in &said {
-        let (word, rest) = line.split_once(' ').unwrap();
-        let id = rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-        let value = rest[id.len()..].trim();
-        match word {
-            "started" => drop(bench.runtime.run(&id).await.unwrap()),
-            "returned" => {
-                assert_eq!(bench.status(&id).await, Status::Completed, "{line}");
-                assert_eq!(bench.end(&id).await.to_string(), value, "{line}");
-            }
-            _ => assert_eq!(bench.log(&id).await.len().to_string(), value, "{line}"),
-        }
+        is_true(&bench, line).await.unwrap_or_else(|why| panic!("{line}: {why}"));
     }
     // And nothing was done twice for it: what a kill interrupted is held.
     let mut lines = bench.world.ledger();
@@ -81,4 +71,36 @@ async fn whatever_was_said_before_a_kill_is_there_afterwards() {
     lines.sort_by(|a, b| (&a.run, &a.path).cmp(&(&b.run, &b.path)));
     lines.dedup_by(|a, b| (&a.run, &a.path) == (&b.run, &b.path));
     assert_eq!(lines.len(), all);
+}
+
+/// Whether what a child was told is so.
+async fn is_true(bench: &Bench, line: &str) -> Result<(), String> {
+    let (word, rest) = line.split_once(' ').unwrap();
+    let id = rest.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let told = rest[id.len()..].trim();
+    let run = bench.runtime.run(&id).await.map_err(|e| e.to_string())?;
+    let found = match word {
+        "started" => return Ok(()),
+        "returned" if run.status().await.unwrap() != Status::Completed => return Err("it has not ended".to_owned()),
+        "returned" => bench.end(&id).await.to_string(),
+        _ => bench.log(&id).await.len().to_string(),
+    };
+    if found == told { Ok(()) } else { Err(format!("found {found}")) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_catches_what_was_said_and_is_not_so() {
+    let bench = Bench::on(crate::bench::Backend::Sled).await;
+    bench.runtime.start("run 1-1", acting(1)).await.unwrap();
+    bench.end("run 1-1").await;
+    for (line, so) in [
+        ("started run 1-1", true),
+        ("started run 1-2", false),
+        ("returned run 1-1 2", true),
+        ("returned run 1-1 3", false),
+        ("logged run 1-1 6", true),
+        ("logged run 1-1 7", false),
+    ] {
+        assert_eq!(is_true(&bench, line).await.is_ok(), so, "{line}");
+    }
 }

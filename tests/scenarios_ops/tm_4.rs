@@ -71,7 +71,7 @@ async fn in_order(bench: &Bench, id: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jump_of_a_clock_that_lives_neither_shortens_nor_lengthens_a_sleep() {
-    let jumps = [BEGINNING - HOUR, BEGINNING + DAY, Duration::ZERO, secs(253_402_300_799)];
+    let jumps = [BEGINNING - HOUR, BEGINNING + DAY, Duration::ZERO, secs(253_000_000_000)];
     for backend in BOTH {
         for to in jumps {
             let bench = twenty(backend).await;
@@ -150,8 +150,9 @@ async fn morning() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_durable_clock_never_goes_back_inside_a_run() {
     let mut bench = Bench::on(Backend::Memory).await;
-    bench.runtime.start("run", clockwork(6)).await.unwrap();
-    for jump in [BEGINNING - DAY, BEGINNING + DAY, BEGINNING - 3 * DAY, BEGINNING + secs(1), BEGINNING + DAY, BEGINNING] {
+    bench.runtime.start("run", clockwork(60)).await.unwrap();
+    for jump in [BEGINNING - DAY, BEGINNING + DAY, BEGINNING - 3 * DAY, BEGINNING + secs(1), BEGINNING + DAY, BEGINNING]
+    {
         bench.until_word("run", "sleeping").await;
         bench.clock.set_wall(jump);
         bench = bench.crashed().await;
@@ -170,7 +171,7 @@ async fn the_durable_clock_never_goes_back_inside_a_run() {
     assert_eq!(bench.status("run").await, Status::Completed);
     let run = bench.runtime.run("run").await.unwrap();
     let times: Vec<SystemTime> = run.returned_as().await.unwrap();
-    assert_eq!(times.len(), 7);
+    assert_eq!(times.len(), 61);
     assert!(times.is_sorted(), "{times:?}");
     in_order(&bench, "run").await;
     bench.replays("run").await;

@@ -30,12 +30,17 @@ pub(crate) enum Death {
         event: u64,
         kept: usize,
     },
+    /// Not at all: it is shut down once this many writes were submitted. Bodies are waited for, or not.
+    Shutdown {
+        writes: u64,
+        patient: bool,
+    },
 }
 
 impl Death {
     /// Whether each write is synced at once.
     fn syncs_at_once(self) -> bool {
-        matches!(self, Death::BeforeWrite(_) | Death::Never)
+        matches!(self, Death::BeforeWrite(_) | Death::Never | Death::Shutdown { .. })
     }
 
     pub(crate) fn kept(self) -> usize {
@@ -58,10 +63,12 @@ pub(crate) enum Broken {
 
 pub(crate) struct Disk {
     pub(crate) store: Arc<CrashStore>,
-    death: Death,
+    pub(crate) death: Death,
     broken: Broken,
     /// Something was submitted, or the process has died.
     pub(crate) activity: Notify,
+    /// It is time to shut down.
+    pub(crate) leave: Arc<Notify>,
     events: Arc<Mutex<u64>>,
     losing: AtomicBool,
 }
@@ -72,19 +79,26 @@ impl Disk {
             store.sync_after(1);
         }
         let events = Arc::new(Mutex::new(0));
-        let counted = events.clone();
+        let (counted, leave) = (events.clone(), Arc::new(Notify::new()));
+        let told = leave.clone();
         store.plan(move |nth, _| {
             let mut events = counted.lock().unwrap();
             *events += 1;
             let dies = match death {
                 Death::BeforeWrite(n) => nth >= n,
                 Death::PowerLoss { event, .. } => *events > event,
+                Death::Shutdown { writes, .. } => {
+                    if nth >= writes {
+                        told.notify_one();
+                    }
+                    false
+                }
                 Death::Never | Death::BeforeSync(_) => false,
             };
             dies.then_some(Fault::Crash)
         });
         let (activity, losing) = (Notify::new(), AtomicBool::new(false));
-        Arc::new(Disk { store: Arc::new(store), death, broken, activity, events, losing })
+        Arc::new(Disk { store: Arc::new(store), death, broken, activity, leave, events, losing })
     }
 
     /// Syncs; false if the process has died.
@@ -102,7 +116,7 @@ impl Disk {
                 *events += 1;
                 *events > event
             }
-            Death::Never | Death::BeforeWrite(_) => false,
+            Death::Never | Death::BeforeWrite(_) | Death::Shutdown { .. } => false,
         };
         if dies {
             return false;

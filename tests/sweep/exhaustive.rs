@@ -78,6 +78,25 @@ fn a_run_survives_two_deaths_at_any_places() {
 }
 
 #[test]
+fn a_run_survives_a_shutdown_at_each_of_its_writes() {
+    let (writes, _) = counts(EVERYTHING);
+    let mut rng = Rng::new(first_seed());
+    for (at, patient) in (0..writes).flat_map(|at| [(at, true), (at, false)]) {
+        let shutdown = Death::Shutdown { writes: at, patient };
+        let mut machine = Machine::new(EVERYTHING, Broken::No, 0);
+        let wrong = machine.lives(&[shutdown]);
+        assert!(wrong.is_empty(), "{shutdown:?}: {wrong:#?}");
+        let log = machine.log();
+        let doubt = check::named(&log, "effect.in_doubt").next();
+        assert!(!patient || doubt.is_none(), "{shutdown:?}: bodies had the time to return, and yet {doubt:?}");
+        // And a death soon after.
+        let deaths = [shutdown, Death::BeforeWrite(rng.below(20))];
+        let wrong = Machine::new(EVERYTHING, Broken::No, 0).lives(&deaths);
+        assert!(wrong.is_empty(), "{deaths:?}: {wrong:#?}");
+    }
+}
+
+#[test]
 fn the_sweep_notices_a_missing_barrier() {
     let (runs, wrong) = sweep(EVERYTHING, Broken::AcksAtOnce);
     println!("{} findings in {runs} runs, the first: {}", wrong.len(), wrong.first().map_or("none", String::as_str));

@@ -227,6 +227,18 @@ impl Process {
         // Nobody waits long for a body that nobody wants.
         let builder = builder.unwanted_grace(Duration::from_secs(1));
         let runtime = builder.open_store(self.disk.clone()).await?;
+        tokio::select! {
+            fate = self.go_on(&runtime) => fate,
+            () = self.disk.leave.notified() => {
+                let patient = matches!(self.disk.death, Death::Shutdown { patient: true, .. });
+                let grace = if patient { DEADLINE } else { Duration::ZERO };
+                runtime.shutdown(grace).await?;
+                Ok(Fate::Died)
+            }
+        }
+    }
+
+    async fn go_on(&self, runtime: &Runtime) -> Result<Fate, durable::Error> {
         let run = runtime.start(RUN, (self.job.call)()).await?;
         self.shown.lock().unwrap().started = true;
         if self.curious {
@@ -249,7 +261,7 @@ impl Process {
             match status {
                 Status::Parked(_) => return Ok(Fate::Wrong(format!("{status:?}"))),
                 Status::Sleeping { until: at } | Status::Retrying { at, .. } => self.pass_until(at),
-                Status::Held { .. } => self.resolve(&runtime).await,
+                Status::Held { .. } => self.resolve(runtime).await,
                 Status::Opening => tokio::time::sleep(Duration::from_micros(100)).await,
                 // Nothing moves, so what is under way waits for time to pass: a body that lingers, a doubt that settles.
                 _ => self.clock.advance(Duration::from_millis(20)),

@@ -55,7 +55,8 @@ fn told<'a>(entries: &'a [Entry<'a>]) -> BTreeMap<StepNo, Told<'a>> {
     let mut next = StepNo(0);
     for (seq, entry) in entries.iter().enumerate() {
         let seq = seq as u64;
-        if let Kind::EffectQueued(_) | Kind::EffectCalled(_) | Kind::TimerSet { .. } | Kind::VersionChosen { .. } = &entry.kind
+        if let Kind::EffectQueued(_) | Kind::EffectCalled(_) | Kind::TimerSet { .. } | Kind::VersionChosen { .. } =
+            &entry.kind
         {
             if let Kind::EffectQueued(call) | Kind::EffectCalled(call) = &entry.kind {
                 let step = steps.entry(next).or_default();
@@ -217,7 +218,7 @@ fn replays(world: &mut World, i: usize, stored: &Stored, cuts: usize) {
     };
     let ends = stored.entries().iter().position(|e| matches!(e.kind, Kind::RunEnding(_) | Kind::RunEnded(_)));
     places.extend(ends.map(|end| end as u64));
-    places.push(len);
+    places.extend(std::iter::repeat_n(len, if cuts == usize::MAX { 50 } else { 1 }));
     for cut in places {
         world.stats.replays += 1;
         for wrong in replay(world, i, stored, cut) {
@@ -264,7 +265,8 @@ fn replay(world: &World, i: usize, stored: &Stored, cut: u64) -> Vec<String> {
                     Kind::RunEnding(end) | Kind::RunEnded(end) => Some(end),
                     _ => None,
                 });
-                if again != Some(end) && !recorded[..cut as usize].iter().any(|e| matches!(e.kind, Kind::RunEnding(_))) {
+                if again != Some(end) && !recorded[..cut as usize].iter().any(|e| matches!(e.kind, Kind::RunEnding(_)))
+                {
                     bad.push(format!("the code ends as {again:?}, and then ended as {end:?}"));
                 }
                 break;

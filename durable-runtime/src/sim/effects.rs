@@ -63,7 +63,7 @@ const PAD: Param<String> = Param::new("pad");
 /// A request of a dead or dropped body is under way for less than this.
 pub(super) const UNDER_WAY_MS: u64 = 200;
 /// Longer than [`UNDER_WAY_MS`], and than any body that is late.
-const SETTLE_MS: u64 = 450;
+pub(super) const SETTLE_MS: u64 = 450;
 /// Longest time of one attempt.
 pub(super) const TIMEOUT_MS: u64 = 60;
 

@@ -40,6 +40,7 @@ impl World {
             self.before = Some(Arc::new(self.reopened()));
         }
         let result = match chance {
+            _ if self.poisoned => Err(StoreError::Poisoned { reason: "a sync failed".into() }),
             _ if self.refuses_until > self.time => Err(refused()),
             0..=2 => Err(refused()),
             3..=4 => Err(unknown()),
@@ -95,12 +96,20 @@ impl World {
             self.refuses_until = self.time + self.rng.below(200);
         } else if self.rng.one_in(if self.control == Control::WallAsMonotonic { 8 } else { 80 }) {
             self.wall_ahead = 500_000 + self.rng.below(1_000_000);
+        } else if self.rng.one_in(400 * self.calm) {
+            self.poisoned = true;
+            // The write that failed may have been written.
+            if self.rng.one_in(2)
+                && let Some(Submitted { write, .. }) = self.writes.front()
+            {
+                let _ = self.apply(write.clone());
+            }
         } else if self.rng.one_in(250) && self.runs.len() < 5 {
             self.create();
         }
     }
 
-    fn crash(&mut self) {
+    pub(super) fn crash(&mut self) {
         self.stats.crashes += 1;
         self.check_slots();
         // What was under way still arrives, in order, or does not.
@@ -122,6 +131,7 @@ impl World {
         self.store = Arc::new(self.reopened());
         self.outside.crash(&mut self.rng, self.time);
         self.answers.clear();
+        self.poisoned = false;
         self.free.0.store(SLOTS, Ordering::Relaxed);
         self.process += 1;
         self.shutdown_until = None;
@@ -141,7 +151,10 @@ impl World {
     pub(super) fn can_go_down(&self) -> bool {
         let Some(until) = self.shutdown_until else { return false };
         self.writes.is_empty()
-            && self.runs.iter().all(|run| matches!(run.phase, Phase::Waiting | Phase::Gone | Phase::Ended) && run.is_told_all())
+            && self
+                .runs
+                .iter()
+                .all(|run| matches!(run.phase, Phase::Waiting | Phase::Gone | Phase::Ended) && run.is_told_all())
             && (until <= self.time || self.outside.running() == 0)
     }
 

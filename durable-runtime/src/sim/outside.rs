@@ -15,9 +15,9 @@ use super::{
     effects::{ANSWERS, NO, SAYS, SEEN, Says, TIMEOUT_MS, UNDER_WAY_MS},
 };
 use crate::{
+    clock::Millis,
     contract::{Contract, ReconcileEnd, WhenInDoubt},
     effect::{BodyEnd, CatchPanic, Invocation, Resources, Start},
-    clock::Millis,
     failure::{Failure, Reconciled},
     id::{Attempt, RunId, StepNo},
     value::ValueError,
@@ -223,7 +223,8 @@ impl Outside {
                 && rng.one_in(2)
             {
                 let latest = self.begun[i].at + UNDER_WAY_MS;
-                let at = if rng.one_in(2) { at } else { latest.max(now) - rng.below(latest.saturating_sub(now).max(1)) };
+                let at =
+                    if rng.one_in(2) { at } else { latest.max(now) - rng.below(latest.saturating_sub(now).max(1)) };
                 self.events.insert((at.max(now), n), event);
             }
         }
@@ -252,7 +253,14 @@ impl Outside {
     }
 
     /// A reconcile function looks.
-    pub(super) fn reconcile(&self, rng: &mut Rng, lies: bool, run: usize, step: StepNo, start: &Start) -> ReconcileAnswer {
+    pub(super) fn reconcile(
+        &self,
+        rng: &mut Rng,
+        lies: bool,
+        run: usize,
+        step: StepNo,
+        start: &Start,
+    ) -> ReconcileAnswer {
         let WhenInDoubt::Reconcile { run: ask, .. } = start.meta.in_doubt else { return Ok(ReconcileEnd::Unknown) };
         ANSWERS.set(Some(match self.happened(run, step) {
             _ if rng.one_in(8) => Ok(Reconciled::Unknown),

@@ -1,10 +1,8 @@
 //! A process: what `worker.rs` does with a run on tokio, step by step.
 
-use std::collections::VecDeque;
-
 use super::{
     controls::{Control, doctored},
-    effects::{Out, TIMEOUT_MS},
+    effects::{Out, SETTLE_MS, TIMEOUT_MS},
     log::Stored,
     outside::{Begun, Ended},
     prog::{IMPURE, PANICS, WORKFLOW},
@@ -16,6 +14,7 @@ use crate::{
     drive::{Life, Opened, Output, Setting},
     effect::{BodyEnd, Start},
     entry::EscapedName,
+    fold::StepState,
     id::{Attempt, Epoch, Seq, StepNo},
     log::{BatchNo, Lost, read_frames},
     mailbox::Message,
@@ -63,6 +62,11 @@ impl World {
         }
         match opened {
             Opened::Live => {
+                self.note_doubts(i, &life);
+                // A row that comes while the run is opened is both read and told.
+                for row in life.rows.iter().filter(|_| self.rng.one_in(3)) {
+                    self.runs[i].inbox.push_back(Input::Row(row.clone()));
+                }
                 self.runs[i].phase = Phase::Live(life);
                 self.runs[i].woken = true;
             }
@@ -95,6 +99,9 @@ impl World {
     }
 
     pub(super) fn go_on(&mut self, i: usize, mut life: Box<Life>, faults: bool) {
+        if self.shutdown_until.is_some() && self.rng.one_in(2) {
+            return self.close(i, life, Phase::Gone);
+        }
         self.take_inputs(i, &mut life);
         let most = if self.rng.one_in(3) { 1 } else { 64 };
         let mut turns = 0;
@@ -110,6 +117,7 @@ impl World {
         self.runs[i].wants_slot = false;
         self.perform(i, &mut life, true);
         self.runs[i].armed = life.due();
+        self.note_doubts(i, &life);
         self.runs[i].woken |= turns == most;
         if let Some(stop) = &life.stop
             && !matches!(stop, Stop::Panicked { .. })
@@ -130,6 +138,14 @@ impl World {
             self.close(i, life, next);
         } else {
             self.runs[i].phase = Phase::Live(life);
+        }
+    }
+
+    fn note_doubts(&mut self, i: usize, life: &Life) {
+        for (step, s) in &life.state().steps {
+            if let StepState::InDoubt(attempt, ..) = s.state {
+                self.doubts.entry((i, *step, attempt, self.process)).or_insert(self.time);
+            }
         }
     }
 
@@ -247,25 +263,36 @@ impl World {
     fn begin(&mut self, i: usize, step: StepNo, start: Start) {
         let stored = Stored::read(&*self.store, &self.runs[i].id).len();
         let life = self.runs[i].life;
+        let before = (i, step, Attempt(start.attempt.0 - 1), self.process);
+        if let Some(since) = self.doubts.get(&before)
+            && start.meta.name == "wire_asking"
+            && self.time < since + SETTLE_MS
+        {
+            self.fail(format!("run {i}: step {step} is run again before its doubt has settled"));
+        }
         if self.control == Control::ResultBeforeBody && self.rng.one_in(6) {
             let end = Ok(BodyEnd::Ok { value: Value::encode(&Out::Ok(5)).unwrap() });
             self.tell(i, Input::Ended(life, step, start.attempt, end));
         }
-        self.outside.begin(&mut self.rng, self.faulty, Begun {
-            at: self.time,
-            process: self.process,
-            run: i,
-            life,
-            step,
-            start,
-            no: 0,
-            seen: 0,
-            stored,
-            end: None,
-            running: true,
-            listed: true,
-            slot: false,
-        });
+        self.outside.begin(
+            &mut self.rng,
+            self.faulty,
+            Begun {
+                at: self.time,
+                process: self.process,
+                run: i,
+                life,
+                step,
+                start,
+                no: 0,
+                seen: 0,
+                stored,
+                end: None,
+                running: true,
+                listed: true,
+                slot: false,
+            },
+        );
     }
 
     pub(super) fn tell_written(&mut self, i: usize, life: u64, no: BatchNo, result: Result<Written, StoreError>) {

@@ -2,7 +2,7 @@
 //! seed. A [`Life`] is told what happened, in any order that the worker allows, and what it wants is carried out.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,26 +13,20 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     Rng, Stats,
-    controls::{Control, doctored},
-    effects::{Out, TIMEOUT_MS},
-    log::Stored,
+    controls::Control,
     mix,
-    outside::{Begun, Ended, Outside, ReconcileAnswer, Return},
-    prog::{CONTROL, IMPURE, PANICS, WORKFLOW, start},
+    outside::{Ended, Outside, ReconcileAnswer, Return},
+    prog::{CONTROL, WORKFLOW, start},
 };
 use crate::{
-    bodies::Left,
     clock::Millis,
-    core::Stop,
-    drive::{Life, Now, Opened, Output, Setting},
-    effect::{BodyEnd, Start},
-    entry::{Entry, EscapedName, Kind, RunStarted},
+    drive::{Life, Now},
+    effect::Start,
+    entry::{Entry, Kind, RunStarted},
     head::HeadInfo,
-    id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
-    log::{BatchNo, Lost, read_frames},
-    mailbox::Message,
-    store::{Row, Store, StoreError, Write, Written, memory::MemoryStore},
-    value::Value,
+    id::{Attempt, Generation, RunId, Seq, StepNo},
+    log::BatchNo,
+    store::{Row, StoreError, Write, Written, memory::MemoryStore},
 };
 
 /// Longest recorded value.
@@ -139,6 +133,8 @@ pub(super) struct World {
     /// Null controls: what a dead process had submitted, and what the store held before the last batch.
     pub(super) tail: Vec<Submitted>,
     pub(super) before: Option<Arc<MemoryStore>>,
+    /// When a process first saw that an attempt is in doubt.
+    pub(super) doubts: HashMap<(usize, StepNo, Attempt, u64), Millis>,
     /// Outcomes that the store did not take.
     pub(super) lost: Vec<(usize, StepNo, Attempt)>,
     pub(super) outside: Outside,
@@ -153,6 +149,8 @@ pub(super) struct World {
     pub(super) up_at: Millis,
     pub(super) shutdown_until: Option<Millis>,
     pub(super) refuses_until: Millis,
+    /// The store writes nothing any more in this process.
+    pub(super) poisoned: bool,
     pub(super) answers: Vec<(Millis, usize, u64, StepNo, Start)>,
     pub(super) bad: Vec<String>,
     pub(super) stats: Stats,
@@ -171,6 +169,7 @@ impl World {
             writes: VecDeque::new(),
             tail: Vec::new(),
             before: None,
+            doubts: HashMap::new(),
             lost: Vec::new(),
             outside: Outside::default(),
             runs: Vec::new(),
@@ -183,6 +182,7 @@ impl World {
             up_at: 0,
             shutdown_until: None,
             refuses_until: 0,
+            poisoned: false,
             answers: Vec::new(),
             bad: Vec::new(),
             stats: Stats::default(),
@@ -203,7 +203,8 @@ impl World {
     pub(super) fn create(&mut self) {
         let i = self.runs.len();
         let id = RunId::new(format!("run/{i}")).unwrap();
-        let call = start(self.rng.next(), 2, 11);
+        let depth = if self.rng.one_in(8) { 3 } else { 2 };
+        let call = start(self.rng.next(), depth, 11);
         let (args, digest) = call.args.unwrap();
         let at = self.now().wall;
         let started = RunStarted {
@@ -264,6 +265,9 @@ impl World {
             self.faulty = faults;
             if turn == chaos {
                 self.refuses_until = 0;
+                if self.poisoned {
+                    self.crash();
+                }
             }
             if !faults && self.is_over() {
                 break;
@@ -368,9 +372,7 @@ impl World {
                 Phase::Waiting => {
                     up && self.shutdown_until.is_none() && !self.writes.iter().any(|write| write.run == i)
                 }
-                Phase::Parked(until) => {
-                    !run.inbox.is_empty() || *until <= self.time || self.shutdown_until.is_some()
-                }
+                Phase::Parked(until) => !run.inbox.is_empty() || *until <= self.time || self.shutdown_until.is_some(),
                 Phase::Ended | Phase::Gone => !run.inbox.is_empty(),
             };
             if is_ready {

@@ -70,6 +70,7 @@ impl<S: Step> Set<S> {
     }
 
     /// Awaits the next one that ends; `None` once the set is empty.
+    #[expect(clippy::should_implement_trait, reason = "it is awaited, so it is no iterator's")]
     pub fn next(&mut self) -> Next<'_, S> {
         Next(self)
     }

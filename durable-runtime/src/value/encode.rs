@@ -19,7 +19,7 @@ use serde::{
 
 use self::items::Items;
 use super::{
-    error::{ValueError, ValueErrorKind, path_text},
+    error::{ValueError, ValueErrorKind, join_path, path_text},
     wire::{MAX_DEPTH, Malformed, NIL},
 };
 
@@ -42,9 +42,11 @@ pub(super) fn encode<T: Serialize + ?Sized>(sink: &mut Sink, value: &T) -> Resul
 #[cold]
 fn explain<T: Serialize + ?Sized>(value: &T, refused: Refused) -> ValueError {
     let mut sink = Sink::new(Vec::new());
-    let (path, refused) = match serde_path_to_error::serialize(value, Encoder::new(&mut sink)) {
+    let encoder = Encoder { tracks: true, ..Encoder::new(&mut sink) };
+    let (path, refused) = match encoder.tracked("", value) {
         Ok(()) => (String::new(), refused),
-        Err(tracked) => (path_text(tracked.path()), tracked.into_inner()),
+        Err(Refused::At(path, refused)) => (path, *refused),
+        Err(refused) => (String::new(), refused),
     };
     ValueError::new(ValueErrorKind::Encode, std::any::type_name::<T>(), path, refused.to_string())
 }
@@ -81,6 +83,8 @@ pub(super) enum Refused {
     Long,
     /// What the type's own `Serialize` says.
     Other(String),
+    /// One of these, at a path. Only while the path is tracked.
+    At(String, Box<Refused>),
 }
 
 impl fmt::Display for Refused {
@@ -93,6 +97,7 @@ impl fmt::Display for Refused {
             Refused::Deep => Malformed::Deep.fmt(f),
             Refused::Long => f.write_str("a string, array or map has more than 2^32-1 items"),
             Refused::Other(message) => f.write_str(message),
+            Refused::At(_, refused) => refused.fmt(f),
         }
     }
 }
@@ -118,11 +123,29 @@ struct Encoder<'a> {
     depth: usize,
     /// Whether this is the inside of a `Some`.
     in_some: bool,
+    /// Whether the path is tracked.
+    tracks: bool,
 }
 
 impl<'a> Encoder<'a> {
     fn new(sink: &'a mut Sink) -> Encoder<'a> {
-        Encoder { sink, depth: 0, in_some: false }
+        Encoder { sink, depth: 0, in_some: false, tracks: false }
+    }
+
+    /// Writes what is inside a value, in `name` of it. `serde_path_to_error` loses the path inside of a `Some`, a newtype and a
+    /// variant's data, and so of every effect that returns a `Result`: it begins anew there.
+    fn tracked<T: Serialize + ?Sized>(self, name: &str, value: &T) -> Result<(), Refused> {
+        if !self.tracks {
+            return value.serialize(self);
+        }
+        serde_path_to_error::serialize(value, self).map_err(|tracked| {
+            let path = path_text(tracked.path());
+            let (path, refused) = match tracked.into_inner() {
+                Refused::At(inner, refused) => (join_path(&path, &inner), refused),
+                refused => (path, Box::new(refused)),
+            };
+            Refused::At(join_path(name, &path), refused)
+        })
     }
 
     fn items(self, map: bool, len: usize, nil_is_data: bool) -> Result<Items<'a>, Refused> {
@@ -130,7 +153,7 @@ impl<'a> Encoder<'a> {
         if depth > MAX_DEPTH {
             return Err(Refused::Deep);
         }
-        Items::new(self.sink, depth, map, len, nil_is_data)
+        Items::new(self.sink, depth, map, len, nil_is_data, self.tracks)
     }
 
     /// A variant with data is a map of one entry; this writes all of it but the data.
@@ -141,7 +164,7 @@ impl<'a> Encoder<'a> {
         }
         self.sink.get_mut().push(0x81);
         self.sink.serialize_str(name)?;
-        Ok(Encoder { sink: self.sink, depth, in_some: false })
+        Ok(Encoder { sink: self.sink, depth, in_some: false, tracks: self.tracks })
     }
 
     fn nil(self) -> Result<(), Refused> {
@@ -248,7 +271,7 @@ impl<'a> Serializer for Encoder<'a> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Refused> {
-        value.serialize(Encoder { in_some: true, ..self })
+        Encoder { in_some: true, ..self }.tracked("", value)
     }
 
     fn serialize_unit(self) -> Result<(), Refused> {
@@ -267,7 +290,7 @@ impl<'a> Serializer for Encoder<'a> {
         if name == rmp_serde::MSGPACK_EXT_STRUCT_NAME {
             return Ok(self.sink.serialize_newtype_struct(name, value)?);
         }
-        value.serialize(self)
+        self.tracked("", value)
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -280,7 +303,7 @@ impl<'a> Serializer for Encoder<'a> {
         let start = self.sink.get_ref().len();
         let inside = self.variant(variant)?;
         let body = inside.sink.get_ref().len();
-        value.serialize(Encoder { sink: &mut *inside.sink, ..inside })?;
+        Encoder { sink: &mut *inside.sink, ..inside }.tracked(variant, value)?;
         if inside.sink.get_ref()[body..] == [NIL] {
             inside.sink.get_mut().splice(start..=start, Head::new(true, 1, true)?.as_slice().iter().copied());
         }

@@ -354,6 +354,11 @@ fn some_of_nothing_is_refused_by_the_field() {
     check(nested(None, None, Some(Newtype(None))), refused("outer[1].newtype"));
     check(HashMap::from([("key".to_owned(), Some(None::<u8>))]), refused("key"));
     check(Some(None::<u8>), refused(""));
+    // Inside a variant's data, a `Some` and a newtype as well: nearly every effect returns a `Result`.
+    let lost = || nested(Some(None), None, None);
+    check(Ok::<_, String>(lost()), refused("Ok.outer[1].maybe"));
+    check(Err::<u8, _>(Some(vec![lost()])), refused("Err[0].outer[1].maybe"));
+    check((1, Some(Some(Ok::<_, ()>([Some(lost())])))), refused("[1].Ok[0].outer[1].maybe"));
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ pub(super) struct Items<'a> {
     nil_is_data: bool,
     /// Whether a value of a map was nil.
     has_nil: bool,
+    tracks: bool,
 }
 
 impl<'a> Items<'a> {
@@ -30,16 +31,17 @@ impl<'a> Items<'a> {
         map: bool,
         promised: usize,
         nil_is_data: bool,
+        tracks: bool,
     ) -> Result<Items<'a>, Refused> {
         let head = Head::new(map, promised, false)?;
         let start = sink.get_ref().len();
         sink.get_mut().extend_from_slice(head.as_slice());
         let body = sink.get_ref().len();
-        Ok(Items { sink, depth, start, body, map, promised, count: 0, nil_is_data, has_nil: false })
+        Ok(Items { sink, depth, start, body, map, promised, count: 0, nil_is_data, has_nil: false, tracks })
     }
 
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
-        value.serialize(Encoder { sink: &mut *self.sink, depth: self.depth, in_some: false })
+        value.serialize(Encoder { sink: &mut *self.sink, depth: self.depth, in_some: false, tracks: self.tracks })
     }
 
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Refused> {
