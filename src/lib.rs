@@ -68,13 +68,13 @@ pub use durable_runtime::{BODIES_AT_ONCE, Builder, LOG_ENTRIES_WARN, Runtime, Sh
 
 /// Runs, and what can be said of them.
 pub use durable_runtime::{
-    AnyRun, Attempt, DEATHS_MAX, Filter, Generation, Hold, LogEntry, Parked, Resolution, Run, RunId, RunIdError, RunInfo,
-    RunningBody, Seq, Status, StepNo,
+    AnyRun, Attempt, DEATHS_MAX, Filter, Generation, Hold, LogEntry, Parked, Resolution, Run, RunId, RunIdError,
+    RunInfo, RunningBody, Seq, Status, StepNo,
 };
 
 /// What workflows and effects are made of.
 pub use durable_runtime::{
-    Branch, Contract, EffectCall, EffectContext, KeyPart, Part, REPEATS_AFTER_CRASH_MAX, Recordable, Reconciled, Step,
+    Branch, Contract, EffectCall, EffectContext, KeyPart, Part, REPEATS_AFTER_CRASH_MAX, Reconciled, Recordable, Step,
     StepInfo, WorkflowCall, WorkflowInfo, untracked, workflows,
 };
 

@@ -35,7 +35,9 @@ fn mistakes(page: &str) -> Vec<String> {
     }
     let known: Vec<String> = Code::ALL.iter().map(|code| format!("{code} {code:?}")).collect();
     found.extend(known.iter().filter(|code| !sections.contains_key(*code)).map(|code| format!("{code} is missing")));
-    found.extend(sections.keys().filter(|heading| !known.contains(heading)).map(|heading| format!("{heading} is no code")));
+    found.extend(
+        sections.keys().filter(|heading| !known.contains(heading)).map(|heading| format!("{heading} is no code")),
+    );
     found
 }
 
@@ -54,7 +56,10 @@ fn a_doctored_page_is_found_out() {
         doctored("### DUR-0011 Diverged", "### DUR-0911 Diverged"),
         ["DUR-0011 Diverged is missing", "DUR-0911 Diverged is no code"]
     );
-    assert_eq!(doctored("DUR-0012 Panicked", "DUR-0012 Panics"), ["DUR-0012 Panicked is missing", "DUR-0012 Panics is no code"]);
+    assert_eq!(
+        doctored("DUR-0012 Panicked", "DUR-0012 Panics"),
+        ["DUR-0012 Panicked is missing", "DUR-0012 Panics is no code"]
+    );
     assert_eq!(doctored("### DUR-0030 StoreInUse", "### DUR-0031 StoreDamaged").len(), 2);
     assert_eq!(doctored("- **Cause**: a wrong path", "a wrong path"), ["DUR-0032 NotAStore has no cause"]);
     assert_eq!(doctored("- **Remedy**: look at `Runtime::holds`.", ""), ["DUR-0051 NotInDoubt has no remedy"]);
@@ -171,7 +176,11 @@ async fn errors_of_a_call_name_what_was_given_and_what_to_give() {
     assert!(none.is_not_found());
     runtime.start("pays", pays(1)).await.unwrap();
     let conflict = runtime.start("pays", pays(2)).await.unwrap_err();
-    check(&conflict, Code::OtherArguments, &["run pays", "workflow pays", "{\"cents\":1}", "{\"cents\":2}", "another run id"]);
+    check(
+        &conflict,
+        Code::OtherArguments,
+        &["run pays", "workflow pays", "{\"cents\":1}", "{\"cents\":2}", "another run id"],
+    );
     assert!(conflict.is_conflict());
     let conflict = runtime.start("pays", other(1)).await.unwrap_err();
     check(&conflict, Code::OtherWorkflow, &["run pays", "workflow pays", "with other", "another run id"]);
@@ -199,16 +208,28 @@ async fn errors_of_a_run_name_it_and_the_reason_and_the_next_action() {
         assert!(text.contains(&parked.why) && text.ends_with(&parked.next) && !parked.next.is_empty());
     };
     let panicked = runtime.start("sick", texts("panic".into())).await.unwrap().output().await.unwrap_err();
-    check(&panicked, Code::Panicked, &["run sick is parked", "panicked", "out of cheese", "before its first step", "retry"]);
+    check(
+        &panicked,
+        Code::Panicked,
+        &["run sick is parked", "panicked", "out of cheese", "before its first step", "retry"],
+    );
     parked(&panicked);
     let fault = runtime.start("thirteen", unlucky(13)).await.unwrap().returned().await.unwrap_err();
     check(&fault, Code::FaultNotTaken, &["run thirteen", "plain", "errors.rs:", "thirteen", "From<durable::Fault>"]);
     parked(&fault);
     let large = runtime.start("huge", large(5_000)).await.unwrap().returned().await.unwrap_err();
-    check(&large, Code::ResultNotRecordable, &["run huge", "5004 bytes", "4096", "return a value that can be recorded"]);
+    check(
+        &large,
+        Code::ResultNotRecordable,
+        &["run huge", "5004 bytes", "4096", "return a value that can be recorded"],
+    );
     parked(&large);
     let foreign = runtime.start("foreign", foreign(1)).await.unwrap().returned().await.unwrap_err();
-    check(&foreign, Code::ForeignAwait, &["run foreign", "no step", "after step plain", "errors.rs:", "into an effect"]);
+    check(
+        &foreign,
+        Code::ForeignAwait,
+        &["run foreign", "no step", "after step plain", "errors.rs:", "into an effect"],
+    );
     parked(&foreign);
     let run = runtime.start("typed", unlucky(1)).await.unwrap();
     assert_eq!(run.returned().await.unwrap(), 1);
@@ -263,7 +284,13 @@ async fn errors_of_a_store_name_its_place() {
     let runtime = open().await.unwrap();
     let run = runtime.run("changes").await.unwrap();
     let diverged = run.returned_as::<serde_json::Value>().await.unwrap_err();
-    let both = ["run changes", "wire[0] [at_most_once] {\"cents\":1}", "plain[1] [idempotent] {\"n\":2}", "errors.rs:", "durable::version"];
+    let both = [
+        "run changes",
+        "wire[0] [at_most_once] {\"cents\":1}",
+        "plain[1] [idempotent] {\"n\":2}",
+        "errors.rs:",
+        "durable::version",
+    ];
     check(&diverged, Code::Diverged, &both);
     runtime.shutdown(Duration::ZERO).await.unwrap();
 

@@ -134,7 +134,8 @@ async fn a_log_is_lines_of_json_that_say_all_that_happened() {
         assert_eq!(entry.step.map(|step| step.0), json.get("step").map(|step| step.as_u64().unwrap() as u32));
         assert_eq!(entry.path.as_deref(), json.get("path").map(|path| path.as_str().unwrap()));
         assert!(json["at"].as_str().unwrap().starts_with("2023-11-14T22:"), "{line}");
-        let asked = ["effect.called", "timer.set", "version.chosen"].contains(&entry.name) && entry.get("args").is_some();
+        let asked =
+            ["effect.called", "timer.set", "version.chosen"].contains(&entry.name) && entry.get("args").is_some();
         assert!(!asked || json["site"].as_str().unwrap().contains("observe.rs:"), "{line}");
     }
     assert!(log.windows(2).all(|pair| pair[0].at <= pair[1].at));
@@ -143,17 +144,23 @@ async fn a_log_is_lines_of_json_that_say_all_that_happened() {
     has(json!({ "entry": "run.started", "workflow": "buys", "module": "observe", "args": { "order": "o-1" } }));
     has(json!({ "entry": "effect.called", "step": 0, "path": "check_stock[0]/look_up[0]", "effect": "look_up",
         "contract": "read_only", "args": { "order": "o-1" }, "attempt": 1 }));
-    has(json!({ "entry": "effect.result", "step": 0, "path": "check_stock[0]/look_up[0]", "attempt": 1, "value": { "Ok": 3 } }));
+    has(
+        json!({ "entry": "effect.result", "step": 0, "path": "check_stock[0]/look_up[0]", "attempt": 1, "value": { "Ok": 3 } }),
+    );
     has(json!({ "entry": "timer.set", "step": 2, "path": "join[0]/1/async[0]/sleep[0]" }));
     has(json!({ "entry": "timer.fired", "step": 2, "path": "join[0]/1/async[0]/sleep[0]" }));
-    has(json!({ "entry": "effect.called", "step": 3, "path": "join[0]/1/async[0]/audit-trail[0]", "effect": "audit-trail",
-        "contract": "idempotent", "args": { "n": 7 }, "attempt": 1 }));
+    has(
+        json!({ "entry": "effect.called", "step": 3, "path": "join[0]/1/async[0]/audit-trail[0]", "effect": "audit-trail",
+        "contract": "idempotent", "args": { "n": 7 }, "attempt": 1 }),
+    );
     has(json!({ "entry": "version.chosen", "step": 4, "path": "tell-all[0]", "version": 2 }));
     has(json!({ "entry": "effect.called", "step": 5, "path": "shout[0]", "effect": "tell",
         "contract": "at_most_once", "args": { "text": "all" }, "attempt": 1 }));
     has(json!({ "entry": "effect.called", "step": 7, "path": "pay[0]", "effect": "pay", "contract": "key",
         "args": { "order": "o-1", "cents": 11 }, "attempt": 1, "key": "o-1:pay:11" }));
-    has(json!({ "entry": "effect.failed", "step": 7, "path": "pay[0]", "attempt": 1, "value": { "Err": { "message": "busy" } } }));
+    has(
+        json!({ "entry": "effect.failed", "step": 7, "path": "pay[0]", "attempt": 1, "value": { "Err": { "message": "busy" } } }),
+    );
     // The second attempt says its key as well.
     has(json!({ "entry": "effect.called", "step": 7, "path": "pay[0]", "attempt": 2, "key": "o-1:pay:11" }));
     has(json!({ "entry": "step.closed", "step": 6, "path": "sleep[0]" }));
@@ -179,7 +186,8 @@ fn every_workflow_is_listed_with_its_numbered_steps_and_their_contracts() {
         let function = source[workflow.line as usize - 1];
         assert!(function.contains(&format!("async fn {}(", workflow.name)), "{}:{}", workflow.file, workflow.line);
         for step in &workflow.steps {
-            writeln!(table, "{} {} {} {}", workflow.name, step.number, step.callee, step.contract.unwrap_or("-")).unwrap();
+            writeln!(table, "{} {} {} {}", workflow.name, step.number, step.callee, step.contract.unwrap_or("-"))
+                .unwrap();
             assert_eq!(step.file, workflow.file);
             // The line is that of the awaited expression.
             let callee = step.callee.rsplit("::").next().unwrap();

@@ -25,7 +25,14 @@ use proc_macro::TokenStream;
 ///
 /// Calling it runs nothing. It records the arguments and gives a `durable::EffectCall`, which a workflow awaits.
 ///
-/// ```ignore
+/// ```
+/// # use durable::EffectContext;
+/// # struct Gateway;
+/// # impl Gateway { async fn refund(&self, _: &str, cents: u64, _: &str) -> Result<Receipt, PaymentError> { Ok(Receipt { cents }) } }
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Receipt { cents: u64 }
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # enum PaymentError { Declined }
 /// #[durable::effect(key = "{order_id}:refund:{cents}", retry(attempts = 5))]
 /// async fn refund(cx: &EffectContext, #[resource] gateway: &Gateway, order_id: &str, cents: u64) -> Result<Receipt, PaymentError> {
 ///     gateway.refund(order_id, cents, cx.idempotency_key()).await
@@ -55,11 +62,24 @@ use proc_macro::TokenStream;
 ///   `settle` must exceed the longest time that a request can travel, or that a process can be suspended.
 /// - `in_doubt = error`: the workflow gets the doubt as an error; the error type must take a `durable::Fault`.
 ///
-/// ```ignore
+/// ```
+/// # use durable::{EffectContext, Reconciled};
+/// # struct Bank;
+/// # impl Bank {
+/// #     async fn wire(&self, _: &str, _: u64) -> durable::Result<u64> { Ok(7) }
+/// #     async fn find(&self, _: &str, _: u64) -> durable::Result<Option<u64>> { Ok(Some(7)) }
+/// # }
 /// #[durable::effect(at_most_once, reconcile(find_wire, settle = "2m"))]
-/// async fn wire(#[resource] bank: &Bank, account: &str, cents: u64) -> durable::Result<WireId> { .. }
+/// async fn wire(#[resource] bank: &Bank, account: &str, cents: u64) -> durable::Result<u64> {
+///     bank.wire(account, cents).await
+/// }
 ///
-/// async fn find_wire(cx: &EffectContext, bank: &Bank, account: &str, cents: u64) -> durable::Result<Reconciled<WireId>> { .. }
+/// async fn find_wire(_: &EffectContext, bank: &Bank, account: &str, cents: u64) -> durable::Result<Reconciled<u64>> {
+///     Ok(match bank.find(account, cents).await? {
+///         Some(id) => Reconciled::Happened(id),
+///         None => Reconciled::CannotHappen,
+///     })
+/// }
 /// ```
 ///
 /// # Options
@@ -94,17 +114,24 @@ pub fn effect(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Calling it runs nothing: it gives a `durable::WorkflowCall`, which `Runtime::start` starts as a run, and which another
 /// workflow may await in place.
 ///
-/// ```ignore
+/// ```
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Order { id: String, cents: u64 }
+/// # #[durable::effect(read_only)]
+/// # async fn search_policy(query: &str) -> durable::Result<String> { Ok(query.to_owned()) }
+/// # #[durable::effect(idempotent)]
+/// # async fn refund(order: &str, cents: u64) -> durable::Result<u64> { Ok(cents) }
+/// # fn amount_owed(_: &str, order: &Order) -> u64 { order.cents }
 /// #[durable::workflow]
 /// async fn refund_agent(order: Order) -> durable::Result<String> {
 ///     let policy = search_policy("refund window").await?;
-///     let receipt = refund(&order.id, amount_owed(&policy, &order)).await?;
-///     Ok(format!("refunded {} cents", receipt.cents))
+///     let cents = refund(&order.id, amount_owed(&policy, &order)).await?;
+///     Ok(format!("refunded {cents} cents"))
 /// }
 /// ```
 ///
 /// The body is ordinary Rust that awaits steps and nothing else: calls of effects, workflows and parts, and what
-/// `durable` offers (`sleep`, `join`, `race`, `signal`, ..). `async {}` in it becomes a branch, which is a step too. On
+/// `durable` offers (`sleep`, `join`, `race`, ..). `async {}` in it becomes a branch, which is a step too. On
 /// replay the body runs again from its beginning, and every step that is recorded returns what it returned before. So what
 /// would come out otherwise the second time does not compile where the compiler can see it: clocks, randomness,
 /// threads, files, the environment. What decides nothing may stand in `durable::untracked(|| ..)`.
@@ -125,12 +152,16 @@ pub fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// It may take `&self`, borrow and change what its caller has, be generic, and stand in a trait. Workflows and
 /// other parts await it; its own body may await steps, under the same rules as a workflow's. On replay it simply runs again.
 ///
-/// ```ignore
+/// ```
+/// # struct Agent { turns: u32 }
+/// # #[durable::effect(read_only)]
+/// # async fn chat(history: &[String]) -> durable::Result<String> { Ok(format!("reply {}", history.len())) }
 /// impl Agent {
 ///     #[durable::part]
-///     async fn turn(&mut self, history: &mut Vec<Message>) -> durable::Result<Reply> {
+///     async fn turn(&mut self, history: &mut Vec<String>) -> durable::Result<String> {
 ///         let reply = chat(history).await?;
-///         history.push(reply.message());
+///         history.push(reply.clone());
+///         self.turns += 1;
 ///         Ok(reply)
 ///     }
 /// }

@@ -10,7 +10,6 @@ use std::{
 
 use tokio::sync::watch;
 
-
 /// Milliseconds: since 1970 in UTC, or since some moment of this process.
 pub type Millis = u64;
 

@@ -18,8 +18,8 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    clock::Millis,
     bodies::{Body, Report, Settle},
+    clock::Millis,
     contract::{Returned, WorkflowFuture, WorkflowMeta},
     core::{Core, Delivered, Fresh, Stop, Until, lend, with},
     effect::{Start, panic_text},

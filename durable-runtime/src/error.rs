@@ -254,7 +254,10 @@ impl fmt::Display for Error {
                 )
             }
             Kind::Argument { workflow, error } => {
-                write!(f, "an argument of workflow {workflow} cannot be recorded: {error}; pass what serde writes and reads back equal")
+                write!(
+                    f,
+                    "an argument of workflow {workflow} cannot be recorded: {error}; pass what serde writes and reads back equal"
+                )
             }
             Kind::TooLarge { what, size, limit } => {
                 write!(
@@ -281,7 +284,10 @@ impl fmt::Display for Error {
                 write!(f, "the name {name:?} is given twice, at {first} and at {second}; give one of them another")
             }
             Kind::StaleAttempt { run, step, given, current } => {
-                write!(f, "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is; look at Runtime::holds again")
+                write!(
+                    f,
+                    "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is; look at Runtime::holds again"
+                )
             }
             Kind::NotInDoubt { run, step, state } => {
                 write!(f, "run {run}, step {step} is not in doubt: {state}; Runtime::holds lists the steps that are")
@@ -290,7 +296,10 @@ impl fmt::Display for Error {
                 write!(f, "run {run}: the value is none that effect {effect} can return: {error}; give one of its type")
             }
             Kind::NotParked { run, state } => {
-                write!(f, "run {run} is not parked: it is {state}; only a parked run, or one that waits for code, is retried")
+                write!(
+                    f,
+                    "run {run} is not parked: it is {state}; only a parked run, or one that waits for code, is retried"
+                )
             }
             Kind::OtherType { run, error } => {
                 write!(f, "run {run} has an output of another type: {error}; ask for what its workflow returns")

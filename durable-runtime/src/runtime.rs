@@ -194,7 +194,8 @@ impl Runtime {
         let known = started_here.clone();
         let code: Code = Arc::new(move |started: &RunStarted<'_>| find_code(&known, started));
         tokio::spawn(Timers::run(shared.clone()));
-        let runtime = Runtime { inner: Arc::new(Inner { shared, resolving: tokio::sync::Mutex::default(), started_here, code }) };
+        let runtime =
+            Runtime { inner: Arc::new(Inner { shared, resolving: tokio::sync::Mutex::default(), started_here, code }) };
         runtime.resume_all().await?;
         Ok(runtime)
     }

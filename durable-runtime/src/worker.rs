@@ -315,7 +315,9 @@ pub(crate) fn spawn(
     let span = tracing::info_span!("run", id = %cell.id);
     let task = async move {
         let guard = TaskGuard(shared.clone());
-        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0, looks: Vec::new() }.run(fresh).await;
+        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0, looks: Vec::new() }
+            .run(fresh)
+            .await;
         drop(guard);
     };
     tokio::spawn(task.instrument(span));
@@ -411,7 +413,9 @@ impl RunTask {
                 Fate::Gone => (Phase::Gone, true),
                 Fate::Closing => (Phase::Gone, true),
                 Fate::Parked(mut parked) => {
-                    if let Some(before) = before.filter(|before| (before.code, &before.why) == (parked.code, &parked.why)) {
+                    if let Some(before) =
+                        before.filter(|before| (before.code, &before.why) == (parked.code, &parked.why))
+                    {
                         // A restart has found what the one before had found: it has stood there since.
                         parked.since = before.since;
                     }
@@ -581,11 +585,12 @@ impl RunTask {
                 turns += 1;
             }
             self.perform(life);
+            // First said, then shown: whoever has seen a state finds its entries in the log.
+            self.cell.durable.store(life.log.durable().0, Ordering::Release);
             self.answer_looks(life);
             if self.cell.offered.swap(false, Ordering::Relaxed) {
                 self.shared.slots.pass_on();
             }
-            self.cell.durable.store(life.log.durable().0, Ordering::Release);
             if life.lost.is_some() || life.stop.is_some() {
                 break;
             }

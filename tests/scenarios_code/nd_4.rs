@@ -172,7 +172,9 @@ async fn a_tie_goes_one_way_and_the_same_way_on_every_replay() {
 #[durable::workflow]
 async fn at_once(of: u32) -> u32 {
     let a = durable::race((async { 1 }, async { 2 })).await;
-    let b = durable::race((0..of).map(|i| async move { if i == 3 { i } else { happens(i).await } }).collect::<Vec<_>>()).await;
+    let b =
+        durable::race((0..of).map(|i| async move { if i == 3 { i } else { happens(i).await } }).collect::<Vec<_>>())
+            .await;
     // Neither is begun that stands behind the one that was ready.
     a * 100 + b
 }

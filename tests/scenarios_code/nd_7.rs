@@ -77,17 +77,8 @@ async fn leaves(way: String) -> durable::Result<String> {
     }
 }
 
-const WAYS: [&str; 9] = [
-    "race",
-    "err try_join",
-    "err try_join_all",
-    "set",
-    "err set",
-    "begin",
-    "err begin",
-    "dropped",
-    "timeout",
-];
+const WAYS: [&str; 9] =
+    ["race", "err try_join", "err try_join_all", "set", "err set", "begin", "err begin", "dropped", "timeout"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_return_closes_what_is_open_and_ends_when_bodies_have() {

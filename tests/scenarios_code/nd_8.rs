@@ -125,7 +125,10 @@ async fn reports(way: String) -> u64 {
 }
 
 const WAYS: [(&str, &[&str]); 7] = [
-    ("anyhow", &["while paying: cannot charge: no route: cable cut", "[\"cannot charge\", \"no route\", \"cable cut\"]"]),
+    (
+        "anyhow",
+        &["while paying: cannot charge: no route: cable cut", "[\"cannot charge\", \"no route\", \"cable cut\"]"],
+    ),
     ("kind", &["Some(\"declined\")", "cable cut"]),
     ("panic", &["Some(\"panicked\")", "attempt 1 of `e1` panicked: in thread"]),
     ("slow", &["Some(\"timed_out\")", "TimedOut { effect: \"slow\", attempt: 1, timeout_ms: 10000 }"]),

@@ -102,7 +102,13 @@ async fn play(ops: Vec<Op>) -> Vec<u64> {
                 let both = durable::try_join((async { Ok::<_, ()>(a(1).await) }, async { Ok(b(1).await) })).await;
                 out.push(both.map_or(0, |both| both.0));
             }
-            Op::Race => out.push(durable::race((a(1), async { durable::sleep(Duration::from_secs(3_600)).await; 0 })).await),
+            Op::Race => out.push(
+                durable::race((a(1), async {
+                    durable::sleep(Duration::from_secs(3_600)).await;
+                    0
+                }))
+                .await,
+            ),
             Op::Timeout => out.push(durable::timeout(Duration::from_secs(3_600), a(1)).await.unwrap_or(0)),
             Op::Begin => {
                 let begun = durable::begin(a(1)).await;

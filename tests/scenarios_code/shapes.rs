@@ -340,7 +340,9 @@ async fn a_foreign_future_parks_its_run_in_the_same_poll() {
         let error = bench.parked("foreign").await;
         assert_eq!(error.code(), Code::ForeignAwait, "{kind}: {error}");
         let text = error.to_string();
-        for part in ["run foreign is parked", "a future that is no step", "after step get (", "shapes.rs:", "into an effect"] {
+        for part in
+            ["run foreign is parked", "a future that is no step", "after step get (", "shapes.rs:", "into an effect"]
+        {
             assert!(text.contains(part), "{kind}: {part} is not in {text}");
         }
         assert_eq!(bench.world.inputs("get"), ["1"], "{kind}: what the poll asked is discarded");

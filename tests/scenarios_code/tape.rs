@@ -12,9 +12,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use durable::{
     Generation, RunId, Seq,
-    store::{
-        About, Batch, Done, Head, Record, Row, RunRecord, Store, StoreError, Write, Written, memory::MemoryStore,
-    },
+    store::{About, Batch, Done, Head, Record, Row, RunRecord, Store, StoreError, Write, Written, memory::MemoryStore},
 };
 
 /// Passes everything on, and keeps the head with which each run was made: that of a run that has not ended.

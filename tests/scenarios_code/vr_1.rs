@@ -132,7 +132,8 @@ async fn a_gate_in_one_branch_changes_nothing_in_the_other() {
             next.end("branches").await.unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
             let after = next.log("branches").await;
             assert_eq!(of_right(&after), of_right(&log), "cut at {cut}");
-            let past = log[..cut].iter().any(|entry| entry.path.as_deref().is_some_and(|p| p.ends_with("0/play[0]/b[0]")));
+            let past =
+                log[..cut].iter().any(|entry| entry.path.as_deref().is_some_and(|p| p.ends_with("0/play[0]/b[0]")));
             assert_eq!(after.iter().any(|entry| entry.name == "version.chosen"), !past, "cut at {cut}");
             replays(&next.tape("branches"), &bench.clock, 3).await.unwrap();
         }
@@ -143,7 +144,8 @@ async fn a_gate_in_one_branch_changes_nothing_in_the_other() {
         new.runtime.start("branches", scripted("branches".into())).await.unwrap();
         new.world.until_noted("a", 2).await;
         new.world.open("a12");
-        new.until_status("branches", "asleep in one branch", |_| new.world.inputs("b").contains(&"13".to_owned())).await;
+        new.until_status("branches", "asleep in one branch", |_| new.world.inputs("b").contains(&"13".to_owned()))
+            .await;
         new.world.open("a1");
         new.end("branches").await.unwrap();
         assert!(new.world.inputs("c").contains(&"5".to_owned()));
@@ -155,7 +157,8 @@ async fn a_gate_in_one_branch_changes_nothing_in_the_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_gate_asked_in_many_places_has_one_answer() {
     let gate = |n| Op::Gate("many", vec![Op::Named("new", n)], vec![Op::Named("old", n)]);
-    let bench = old_run(Backend::Memory, "many-gates", vec![Op::A(1), Op::Named("old", 2), Op::Sleep(1), Op::A(3)]).await;
+    let bench =
+        old_run(Backend::Memory, "many-gates", vec![Op::A(1), Op::Named("old", 2), Op::Sleep(1), Op::A(3)]).await;
     let tape = bench.tape("many-gates");
     script("many-gates", [Op::A(1), gate(2), Op::Sleep(1), Op::A(3), gate(4), Op::Both(vec![gate(5)], vec![gate(6)])]);
     for cut in 1..tape.frames.len() {

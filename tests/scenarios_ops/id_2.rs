@@ -2,19 +2,25 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use durable::{EffectContext, Failure, Runtime, TestClock};
+use durable::{
+    EffectContext, Failure, Runtime, TestClock,
+    store::{Store, sled::SledStore},
+};
 use serde_json::json;
 
 use crate::{
     bench::{BEGINNING, BOTH, Bench, open_sled},
     child,
-    odd_store::{Fuse, appends, fused},
+    odd_store::{Odd, appends},
     world::{Line, World},
 };
 
 #[durable::effect(key, retry(attempts = 9, first = "1ms", max = "1ms", factor = 1))]
 async fn email(cx: &EffectContext, #[resource] world: &World, to: &str) -> durable::Result<String> {
     world.note(cx, to);
+    if cx.path() == "email[1]" && cx.attempt() == 3 {
+        world.say("email", "third attempt");
+    }
     // The second one is refused twice.
     match cx.path() == "email[1]" && cx.attempt() < 3 {
         true => Err(Failure::new("try later")),
@@ -33,8 +39,14 @@ async fn newsletter(to: String) -> durable::Result<Vec<String>> {
 
 /// Dies when the second e-mail's third attempt has returned, before that is durable.
 pub(crate) async fn child(dir: &Path) {
-    let store = fused(open_sled(dir.join("store")).await.unwrap(), appends, Fuse::Before(7));
     let world = World::in_file(dir.join("ledger"));
+    let fuse = world.clone();
+    let store = Odd::new(open_sled(dir.join("store")).await.unwrap(), move |inner: &SledStore, write, done| {
+        if appends(&write) && fuse.word("email") == "third attempt" {
+            std::process::abort();
+        }
+        inner.submit(write, done);
+    });
     let runtime = Runtime::builder().resource(world).open_store(store).await.unwrap();
     runtime.start("first", newsletter("a@b.example".into())).await.unwrap().output().await.unwrap();
 }

@@ -63,6 +63,8 @@ pub(crate) enum Broken {
 
 pub(crate) struct Disk {
     pub(crate) store: Arc<CrashStore>,
+    /// Submitted while the disk writes others, so neither applied nor part of the next sync.
+    queue: Mutex<Vec<(Write, Done)>>,
     pub(crate) death: Death,
     broken: Broken,
     /// Something was submitted, or the process has died.
@@ -98,10 +100,37 @@ impl Disk {
             dies.then_some(Fault::Crash)
         });
         let (activity, losing) = (Notify::new(), AtomicBool::new(false));
-        Arc::new(Disk { store: Arc::new(store), death, broken, activity, leave, events, losing })
+        Arc::new(Disk {
+            store: Arc::new(store),
+            queue: Mutex::default(),
+            death,
+            broken,
+            activity,
+            leave,
+            events,
+            losing,
+        })
     }
 
-    /// Syncs; false if the process has died.
+    /// Applies what was submitted so far; what is submitted from now on waits for the next time.
+    pub(crate) fn apply(&self) {
+        let group = std::mem::take(&mut *self.queue.lock().unwrap());
+        for (write, done) in group {
+            self.store.submit(write, done);
+        }
+    }
+
+    /// Whether something waits to be applied.
+    pub(crate) fn is_queued(&self) -> bool {
+        !self.queue.lock().unwrap().is_empty()
+    }
+
+    /// Whether all that was submitted is durable.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.is_queued() && self.store.pending() == 0
+    }
+
+    /// Makes durable what was applied; false if the process has died.
     pub(crate) fn sync(&self) -> bool {
         if self.store.is_dead() {
             return false;
@@ -163,8 +192,9 @@ impl Store for Disk {
     }
 
     fn submit(&self, write: Write, done: Done) {
-        if let Some((write, done)) = self.submit_broken(write, done) {
-            self.store.submit(write, done);
+        match self.submit_broken(write, done) {
+            Some((write, done)) if self.death.syncs_at_once() => self.store.submit(write, done),
+            later => self.queue.lock().unwrap().extend(later),
         }
         self.activity.notify_one();
     }

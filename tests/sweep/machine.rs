@@ -173,19 +173,26 @@ impl Machine {
     }
 }
 
-/// Syncs the disk a while after each write, until the process dies.
+/// Writes and syncs in groups, each a while after something was submitted, until the process dies.
 async fn serve(disk: &Disk, death: Death, rng: &mut Rng) {
-    loop {
-        disk.activity.notified().await;
-        let others = match death {
-            Death::PowerLoss { .. } => rng.below(40),
-            _ => 2,
-        };
+    let mut a_while = async || {
+        let others = if matches!(death, Death::PowerLoss { .. }) { rng.below(30) } else { 2 };
         for _ in 0..others {
             tokio::task::yield_now().await;
         }
-        if !disk.sync() {
-            return;
+    };
+    loop {
+        disk.activity.notified().await;
+        loop {
+            a_while().await;
+            disk.apply();
+            a_while().await;
+            if !disk.sync() {
+                return;
+            }
+            if !disk.is_queued() {
+                break;
+            }
         }
     }
 }
@@ -276,7 +283,7 @@ impl Process {
             for _ in 0..QUIET {
                 tokio::task::yield_now().await;
             }
-            if self.disk.store.writes() == before && self.disk.store.pending() == 0 {
+            if self.disk.store.writes() == before && self.disk.is_settled() {
                 return;
             }
         }

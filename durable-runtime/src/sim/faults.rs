@@ -252,6 +252,7 @@ impl World {
         let first = self.rng.below(runs) as usize;
         for i in (first..self.runs.len()).chain(0..first) {
             let Phase::Live(life) = &self.runs[i].phase else { continue };
+            let spoken = self.stats.resolved;
             let held: Vec<_> = life
                 .state()
                 .steps
@@ -286,7 +287,9 @@ impl World {
                 let run = self.runs[i].id.clone();
                 self.submit(i, None, Write::Put { run, row });
             }
-            return;
+            if self.stats.resolved > spoken || !patiently {
+                return;
+            }
         }
     }
 }

@@ -29,10 +29,18 @@ impl Begin for Sleep {}
 
 /// Starts a step now; awaiting that gives a handle to await later. The step goes on meanwhile; dropping the handle closes it.
 ///
-/// ```ignore
-/// let search = durable::begin(search_policy("refunds")).await;
-/// let order = load_order(id).await?;
-/// let policy = search.await?;
+/// ```
+/// # #[durable::effect(read_only)]
+/// # async fn search_policy(query: &str) -> durable::Result<String> { Ok(query.to_owned()) }
+/// # #[durable::effect(read_only)]
+/// # async fn load_order(id: u64) -> durable::Result<u64> { Ok(id) }
+/// #[durable::workflow]
+/// async fn agent(id: u64) -> durable::Result<String> {
+///     let search = durable::begin(search_policy("refunds")).await;
+///     let order = load_order(id).await?;
+///     let policy = search.await?;
+///     Ok(format!("{order}: {policy}"))
+/// }
 /// ```
 #[must_use = "the step is begun when a workflow awaits this"]
 pub fn begin<S: Begin>(step: S) -> Beginning<S> {

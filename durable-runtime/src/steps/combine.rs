@@ -342,8 +342,16 @@ named!([S] Join<S>);
 
 /// Awaits several steps together and gives all their outputs, in order.
 ///
-/// ```ignore
-/// let (policy, order) = durable::join((search_policy("refunds"), load_order(&id))).await;
+/// ```
+/// # #[durable::effect(read_only)]
+/// # async fn search_policy(query: &str) -> durable::Result<String> { Ok(query.to_owned()) }
+/// # #[durable::effect(read_only)]
+/// # async fn load_order(id: u64) -> u64 { id }
+/// #[durable::workflow]
+/// async fn agent(id: u64) -> durable::Result<String> {
+///     let (policy, order) = durable::join((search_policy("refunds"), load_order(id))).await;
+///     Ok(format!("{order}: {}", policy?))
+/// }
 /// ```
 pub fn join<S: Together>(steps: S) -> Join<S> {
     Join { name: "join".into(), steps }

@@ -55,9 +55,15 @@ pub fn uuid() -> Fact<uuid::Uuid> {
 ///
 /// The first answer for a name holds for the whole run.
 ///
-/// ```ignore
-/// if durable::version("check-stock", 1).await >= 1 {
-///     check_stock(&order).await?;
+/// ```
+/// # #[durable::effect(read_only)]
+/// # async fn check_stock(order: &str) -> durable::Result<()> { Ok(()) }
+/// #[durable::workflow]
+/// async fn fulfil(order: String) -> durable::Result<()> {
+///     if durable::version("check-stock", 1).await >= 1 {
+///         check_stock(&order).await?;
+///     }
+///     Ok(())
 /// }
 /// ```
 pub fn version(name: impl Into<String>, version: u32) -> Fact<u32> {

@@ -18,12 +18,30 @@ use crate::contract::Site;
 ///
 /// A step begins, and goes on, while [`Set::next`] is awaited. Dropping the set closes what is open.
 ///
-/// ```ignore
-/// let mut calls = durable::Set::new();
-/// for tool in tools { calls.add(run_tool(tool)); }
-/// while let Some(result) = calls.next().await {
-///     if let Some(more) = follow_up(&result) { calls.add(run_tool(more)); }
+/// ```
+/// # #[durable::effect(idempotent)]
+/// # async fn run_tool(tool: &str) -> String { tool[1..].to_owned() }
+/// #[durable::workflow]
+/// async fn agent(tools: Vec<String>) -> u32 {
+///     let (mut calls, mut ended) = (durable::Set::new(), 0);
+///     for tool in &tools {
+///         calls.add(run_tool(tool));
+///     }
+///     while let Some(follow_up) = calls.next().await {
+///         ended += 1;
+///         if !follow_up.is_empty() {
+///             calls.add(run_tool(&follow_up));
+///         }
+///     }
+///     ended
 /// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), durable::Error> {
+/// # let runtime = durable::Runtime::builder().open_in_memory().await?;
+/// # let run = runtime.start("r", agent(vec!["ab".into(), "c".into()])).await?;
+/// # assert_eq!(run.returned().await?, 3);
+/// # Ok(())
+/// # }
 /// ```
 #[must_use = "steps do nothing until a workflow awaits them"]
 pub struct Set<S: Step> {
