@@ -12,7 +12,7 @@ use crate::support::{Backend, Bench, World, until};
 
 #[durable::effect(read_only)]
 async fn inc(cx: &EffectContext, #[resource] world: &World, n: u64) -> u64 {
-    if n % 1_000 == 0 {
+    if n.is_multiple_of(1_000) {
         world.note(cx, n);
         world.pass(&format!("inc {n}")).await;
     }

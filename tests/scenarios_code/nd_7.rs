@@ -65,9 +65,10 @@ async fn leaves(way: String) -> durable::Result<String> {
         "dropped" => {
             let stuck = durable::begin(send(stuck)).await;
             let read = durable::begin(look("e3")).await;
+            let quick = send(quick).await;
             drop(read);
             drop(stuck);
-            send(quick).await
+            quick
         }
         "timeout" => {
             let _ = durable::timeout(Duration::from_secs(60), send(stuck)).await;
@@ -100,8 +101,9 @@ async fn a_return_closes_what_is_open_and_ends_when_bodies_have() {
             let ending = log.iter().position(|entry| entry.name == "run.ending").unwrap();
             assert_eq!(ending, log.len() - 1, "{way}");
             let closed: Vec<u32> = log.iter().filter(|e| e.name == "step.closed").map(|e| e.step.unwrap().0).collect();
-            // Branches in the order begun; what variables hold, as Rust drops variables: the last one first.
-            let in_order = closed.is_sorted() || (way.contains("begin") && closed.iter().rev().is_sorted());
+            // Branches in the order begun; what variables hold, in the order in which they are dropped: here the last one first.
+            let in_order =
+                closed.is_sorted() || ((way.contains("begin") || way == "dropped") && closed.iter().rev().is_sorted());
             assert!(in_order && !closed.is_empty(), "{way}: closed {closed:?}");
             let listed = bench.runtime.bodies();
             let held: Vec<_> = listed.iter().map(|body| (body.effect, body.path.clone())).collect();
@@ -203,4 +205,27 @@ async fn nested_branches_are_closed_in_one_order_live_and_on_replay() {
         world
     };
     every_cut_in(&bench, "deep", world).await;
+}
+
+/// Begun and dropped before anything was awaited: all in one poll.
+#[durable::workflow]
+async fn drops_at_once() -> durable::Result<String> {
+    drop(durable::begin(send("e2")).await);
+    drop(durable::begin(look("e3")).await);
+    send("e1").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_dropped_in_the_poll_that_asked_for_it_never_begins() {
+    let bench = Bench::on(Backend::Memory).await;
+    assert_eq!(bench.runtime.start("at once", drops_at_once()).await.unwrap().output().await.unwrap(), "e1");
+    assert_eq!(bench.world.inputs("send"), ["e1"]);
+    assert!(bench.names("at once").await.contains(&"effect.not_started"), "so that no restart holds it in doubt");
+    bench.replays("at once").await;
+    let tape = bench.tape("at once");
+    for cut in 1..tape.frames.len() {
+        let next = Bench::after(&tape, cut, &bench.clock).await;
+        next.end("at once").await.unwrap();
+        next.replays("at once").await;
+    }
 }

@@ -116,8 +116,8 @@ impl Tape {
         let store = Arc::new(MemoryStore::new());
         let run = self.run.clone();
         let (frames, head) = (self.frames[0].clone(), self.head.clone());
-        now(&*store, Write::Create { run: run.clone(), count: 1, frames, head });
-        let Written::Claimed(epoch) = now(&*store, Write::Claim { run: run.clone() }) else {
+        now(&store, Write::Create { run: run.clone(), count: 1, frames, head });
+        let Written::Claimed(epoch) = now(&store, Write::Claim { run: run.clone() }) else {
             panic!("a claim is answered with an epoch")
         };
         // In records of some entries each, as a store that is written to while the run goes on has them.
@@ -136,9 +136,9 @@ impl Tape {
                 acts: Vec::new(),
                 head: None,
             };
-            now(&*store, Write::Append(batch));
+            now(&store, Write::Append(batch));
         }
-        now(&*store, Write::Release { run, epoch });
+        now(&store, Write::Release { run, epoch });
         store
     }
 }

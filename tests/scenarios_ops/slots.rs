@@ -77,6 +77,7 @@ async fn never_more_bodies_than_allowed_and_a_crash_puts_no_more_in_doubt() {
         assert_eq!((bench.world.bodies("once"), bench.runtime.bodies().len()), (3, 3));
         let bench = bench.restarted_built(secs(0), three).await;
         bench.world.until_noted("once", 6).await;
+        until("all replayed", async || statuses(&bench, "opening").await == 0).await;
         until("three held", async || statuses(&bench, "held").await == 3).await;
         bench.looked().await;
         assert_eq!((bench.world.bodies("once"), statuses(&bench, "running").await), (6, 17));

@@ -32,6 +32,7 @@ impl From<Fault> for Bad {
 /// What every effect, and the workflow, returns.
 pub(super) type Out = std::result::Result<u64, Bad>;
 
+#[expect(clippy::needless_borrow, reason = "the references choose the implementation")]
 pub(super) fn shape(probe: Probe<Out>) -> Shape<Out> {
     use crate::shape::probe::*;
     (&&&probe).shape((&&&probe).text())

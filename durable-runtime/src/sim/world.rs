@@ -291,7 +291,7 @@ impl World {
             if self.rng.one_in(3) || !acted {
                 self.person(!acted && !faults);
             }
-            if acted {
+            if acted || !self.writes.is_empty() {
                 self.time += self.rng.below(3) / 2;
             } else if !self.wait(faults) {
                 self.never_ends("waits for nothing");
