@@ -495,7 +495,14 @@ impl Life {
         if !self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
             return;
         }
+        let limit = self.setting.value_bytes_max;
         match verdict {
+            Verdict::Succeeded(value) | Verdict::FailedWith(value) if value.len() > limit => {
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                let reason = format!("the value that {by} gave is longer than the limit");
+                let (size, limit) = (Some(value.len() as u64), Some(limit as u64));
+                self.fault(step, attempt, Fault::NotRecordable { effect, reason, size, limit }, false);
+            }
             Verdict::Succeeded(value) => {
                 self.result(step, attempt, Outcome::Ok(value.as_bytes().to_vec().into()), false);
             }

@@ -450,7 +450,7 @@ impl Runtime {
         if hold.attempt != attempt {
             return Err(Kind::StaleAttempt { run: id, step, given: attempt, current: hold.attempt }.into());
         }
-        let how = verdict(&id, &hold, look.returns.remove(&step), resolution.verdict)?;
+        let how = verdict(&id, &hold, look.returns.remove(&step), resolution.verdict, shared.value_bytes_max)?;
         let row = Message::Resolve { generation: record.head.generation, step, attempt, how, by: resolution.by }.row();
         if given.iter().any(|given| given.id == row.id) {
             let state = "a word on it was given before, and the run has not taken it yet".into();
@@ -508,13 +508,17 @@ impl Runtime {
 }
 
 /// A person's word, checked against what the effect can return.
-fn verdict(run: &RunId, hold: &Hold, returns: Option<Returns>, given: Given) -> Result<Verdict, Error> {
+fn verdict(run: &RunId, hold: &Hold, returns: Option<Returns>, given: Given, limit: usize) -> Result<Verdict, Error> {
     let fitting = |name: &str, json: serde_json::Value| -> Result<Value, Error> {
         let json = match &returns {
             Some(returns) if returns.is_result => serde_json::json!({ name: json }),
             _ => json,
         };
         let value = Value::from_json(&json);
+        if value.len() > limit {
+            let what = format!("the value for step {} of run {run}", hold.step);
+            return Err(Kind::TooLarge { what, size: value.len(), limit }.into());
+        }
         if let Some(returns) = &returns {
             (returns.check)(&value).map_err(|error| Kind::ValueDoesNotFit {
                 run: run.clone(),

@@ -39,8 +39,8 @@ const TURNS_AT_ONCE: usize = 64;
 const REPLAYS_MARKED_MAX: usize = 64;
 /// Bytes of a log that are read at a time on replay.
 const READ_BYTES: usize = 256 * 1024;
-/// Wait before a claim that the store refused is tried again.
-const CLAIM_AGAIN: Duration = Duration::from_secs(1);
+/// Wait before what the store refused is tried again.
+const STORE_AGAIN: Duration = Duration::from_secs(1);
 /// Longest time of a reconcile function whose effect has no timeout.
 const RECONCILE_TIME: Duration = Duration::from_secs(5 * 60);
 /// Longest time without a look at the clock: a wall clock that was set is noticed within it.
@@ -564,7 +564,7 @@ impl RunTask {
                 Err(e @ (StoreError::Refused { .. } | StoreError::Unknown { .. } | StoreError::Io { .. })) => {
                     tracing::warn!("cannot claim the run, and tries again: {e}");
                     tokio::select! {
-                        () = self.shared.clock.sleep(CLAIM_AGAIN) => {}
+                        () = self.shared.clock.sleep(STORE_AGAIN) => {}
                         _ = closing.wait_for(|closing| *closing) => return Err(Fate::Closing),
                     }
                 }
@@ -686,19 +686,7 @@ impl RunTask {
     /// An outcome that came after its life: a fact for the next one, which takes it before it calls the step in doubt.
     fn put_outcome(&self, step: StepNo, attempt: Attempt, end: BodyEnd, slot: bool) {
         let row = Message::Outcome { generation: self.generation, step, attempt, end }.row();
-        let (cell, told, slots) = (self.cell.clone(), row.clone(), self.shared.slots.clone());
-        self.shared.store.submit(
-            Write::Put { run: self.cell.id.clone(), row },
-            Box::new(move |result| {
-                match result {
-                    Ok(_) => cell.tell(Input::Row(told)),
-                    Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
-                }
-                if slot {
-                    slots.give();
-                }
-            }),
-        );
+        put_row(self.shared.clone(), self.cell.clone(), row, slot);
     }
 
     /// A body is gone; `None` if it was nobody's any more.
@@ -954,6 +942,31 @@ impl Drop for EndReport {
             self.cell.tell(Input::Dropped(self.life_no, self.step, self.attempt));
         }
     }
+}
+
+/// Puts a row into a run's mailbox and tells the run; a store that refuses for now is asked again, for the row is all that
+/// is known of its body's end. The body's slot is free when that is settled.
+fn put_row(shared: Arc<Shared>, cell: Arc<RunCell>, row: Row, slot: bool) {
+    let store = shared.store.clone();
+    let (run, again) = (cell.id.clone(), tokio::runtime::Handle::try_current());
+    let put = Write::Put { run, row: row.clone() };
+    let done = move |result| {
+        match (result, again) {
+            (Err(StoreError::Refused { .. } | StoreError::Unknown { .. }), Ok(handle)) if !*shared.abandon.borrow() => {
+                handle.spawn(async move {
+                    shared.clock.sleep(STORE_AGAIN).await;
+                    put_row(shared, cell, row, slot);
+                });
+                return;
+            }
+            (Ok(_), _) => cell.tell(Input::Row(row)),
+            (Err(e), _) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
+        }
+        if slot {
+            shared.slots.give();
+        }
+    };
+    store.submit(put, Box::new(done));
 }
 
 /// Reads and replays a run; blocks on the store.

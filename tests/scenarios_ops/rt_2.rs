@@ -32,7 +32,8 @@ async fn failed(backend: Backend) -> Bench {
     assert_eq!((path.as_str(), attempt), ("flaky[0]", Attempt(1)));
     assert_eq!(at, std::time::UNIX_EPOCH + crate::bench::BEGINNING + secs(60));
     let log = bench.log("run").await;
-    let failed = log.iter().find(|entry| entry.name == "effect.failed").unwrap_or_else(|| panic!("{backend:?} {log:?}"));
+    let failed =
+        log.iter().find(|entry| entry.name == "effect.failed").unwrap_or_else(|| panic!("{backend:?} {log:?}"));
     assert_eq!(failed.get("attempt"), Some(&json!(1)));
     assert_eq!(failed.get("retry_at"), Some(&json!("2023-11-14T22:14:20.000Z")), "{failed}");
     assert!(failed.to_string().contains("busy"), "{failed}");
