@@ -33,12 +33,15 @@ pub(crate) fn name_all(sig: &Signature) -> Signature {
         Fill(lifetime).visit_type_mut(ty);
     }
     let mut bounds = Vec::<TokenStream>::new();
-    for param in &sig.generics.params {
+    // Where the user wrote the parameter's bounds: bounds in two places draw a lint in their crate.
+    for param in &mut sig.generics.params {
         match param {
+            GenericParam::Lifetime(param) if !param.bounds.is_empty() => param.bounds.push(parse_quote!('durable)),
             GenericParam::Lifetime(param) => {
                 let lifetime = &param.lifetime;
                 bounds.push(quote!(#lifetime: 'durable));
             }
+            GenericParam::Type(param) if !param.bounds.is_empty() => param.bounds.push(parse_quote!('durable)),
             GenericParam::Type(param) => {
                 let ident = &param.ident;
                 bounds.push(quote!(#ident: 'durable));

@@ -148,6 +148,8 @@ pub(crate) struct Shown {
     pub(crate) ended: bool,
     /// The longest log.
     pub(crate) log: Vec<Json>,
+    /// Steps that were held.
+    pub(crate) held: BTreeSet<u64>,
     /// Steps and attempts resolved.
     pub(crate) resolved: Vec<(u64, u64)>,
 }
@@ -170,6 +172,10 @@ pub(crate) fn shown(run: &str, shown: &Shown, log: &[Json], rows: usize) -> Vec<
     }
     if !log.starts_with(&shown.log) {
         say(format!("{} entries of its log were shown", shown.log.len()));
+    }
+    let doubted: BTreeSet<u64> = named(log, "effect.in_doubt").filter_map(|entry| entry["step"].as_u64()).collect();
+    if !shown.held.is_subset(&doubted) {
+        say(format!("steps {:?} were shown as held", shown.held));
     }
     for (step, attempt) in &shown.resolved {
         let resolved = named(log, "effect.resolved")

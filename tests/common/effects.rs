@@ -1,4 +1,6 @@
 //! Effects of every contract. What each does to the world is a line in the ledger.
+//!
+//! Those that may be repeated may be so often enough for a process that is killed again and again in the same place.
 
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ pub(crate) async fn refuse(cx: &EffectContext, #[resource] world: &World, what: 
 }
 
 /// Goes on until nobody waits for it.
-#[durable::effect(idempotent)]
+#[durable::effect(idempotent, retry(attempts = 50, first = "1ms", max = "5ms"))]
 pub(crate) async fn linger(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
     world.enter(cx, what).await;
     cx.cancelled().await;
@@ -115,8 +117,8 @@ pub(crate) fn demand(effect: &str) -> Demand {
     const PLAIN: usize = 1 + durable::REPEATS_AFTER_CRASH_MAX as usize;
     match effect {
         "look_up" => Demand::Nothing,
-        "refuse" | "linger" => Demand::Decided { bodies_max: PLAIN },
-        "save" | "flaky" => Demand::Decided { bodies_max: 50 },
+        "refuse" => Demand::Decided { bodies_max: PLAIN },
+        "save" | "flaky" | "linger" => Demand::Decided { bodies_max: 50 },
         "charge" | "invoice" => Demand::Key { bodies_max: 50 },
         "wire" | "mail" | "ship" | "wire_as_if_idempotent" => Demand::Once,
         other => panic!("nobody has said what the world demands of {other}"),

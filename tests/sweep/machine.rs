@@ -202,6 +202,9 @@ async fn watch(run: AnyRun, shown: Arc<Mutex<Shown>>) {
     for look in 0_u64.. {
         let Ok(status) = run.status().await else { return };
         shown.lock().unwrap().ended |= status.is_terminal();
+        if let Status::Held { steps } = &status {
+            shown.lock().unwrap().held.extend(steps.iter().map(|step| u64::from(step.0)));
+        }
         // A log takes longer to put into words than the run takes to go on.
         if look % 8 == 0 {
             let Ok(log) = run.log().await else { return };

@@ -1,0 +1,178 @@
+use super::*;
+use crate::{
+    entry::{Call, Outcome, Path, RecordedContract},
+    head::HeadInfo,
+};
+
+fn log() -> Log {
+    Log::new(RunId::new("r").unwrap(), Generation(0), Epoch(1), Seq(1))
+}
+
+fn fired(log: &mut Log, step: u32) {
+    log.append(&Entry { at: 1, kind: Kind::TimerFired { step: StepNo(step) } }).unwrap();
+}
+
+fn sent(log: &mut Log) -> (BatchNo, Batch) {
+    log.flush().unwrap()
+}
+
+fn refused() -> Result<Written, StoreError> {
+    Err(StoreError::Refused { reason: "full".into() })
+}
+
+fn unknown() -> Result<Written, StoreError> {
+    Err(StoreError::Unknown { reason: "no answer".into() })
+}
+
+const DONE: Result<Written, StoreError> = Ok(Written::Done);
+
+#[track_caller]
+fn told(log: &mut Log, no: BatchNo, result: Result<Written, StoreError>) -> Vec<BatchNo> {
+    log.written(no, result, 0, 0).unwrap().into_iter().map(|(no, _)| no).collect()
+}
+
+#[test]
+fn what_is_acknowledged_is_durable_and_with_it_all_before_it() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, _) = sent(&mut log);
+    fired(&mut log, 1);
+    let (second, batch) = sent(&mut log);
+    assert_eq!((batch.at, batch.count), (Seq(2), 1));
+    told(&mut log, second, DONE);
+    assert_eq!(log.durable(), Seq(3));
+    told(&mut log, first, DONE);
+    assert!(log.is_settled() && log.flush().is_none());
+}
+
+#[test]
+fn acts_without_entries_say_nothing_of_the_entries_before_them() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, entries) = sent(&mut log);
+    log.act(Act::Take { row: 7 });
+    let (second, _) = sent(&mut log);
+    told(&mut log, first, refused());
+    assert_eq!(told(&mut log, second, DONE), [], "the log must be read back first");
+    assert_eq!(log.durable(), Seq(1));
+    assert!(matches!(log.next(60_000), Next::Look { from: Seq(1) }));
+    let again = log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
+    assert_eq!((again[0].0, &again[0].1.frames), (first, &entries.frames), "the same bytes at the same place");
+    told(&mut log, first, DONE);
+    assert_eq!(log.durable(), Seq(2));
+    assert!(log.trouble().is_none() && log.is_settled());
+}
+
+#[test]
+fn acts_whose_fate_is_unknown_are_repeated_though_later_entries_are_written() {
+    let mut log = log();
+    log.act(Act::Take { row: 7 });
+    let (acts, _) = sent(&mut log);
+    fired(&mut log, 0);
+    let (entries, batch) = sent(&mut log);
+    told(&mut log, acts, unknown());
+    told(&mut log, entries, DONE);
+    assert_eq!(log.durable(), Seq(2));
+    assert!(matches!(log.next(60_000), Next::Look { .. }));
+    let again = log.read_back(Ok(batch.frames), 0, 0).unwrap();
+    assert_eq!(again.into_iter().map(|(no, _)| no).collect::<Vec<_>>(), [acts]);
+}
+
+#[test]
+fn what_was_written_without_an_answer_is_found_and_what_was_gathered_meanwhile_follows() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, batch) = sent(&mut log);
+    told(&mut log, first, unknown());
+    fired(&mut log, 1);
+    assert!(log.flush().is_none(), "it waits behind the one in trouble");
+    assert_eq!(log.due(), Some(RETRY_MS.0));
+    assert!(matches!(log.next(RETRY_MS.0 - 1), Next::Nothing));
+    assert!(matches!(log.next(RETRY_MS.0), Next::Look { from: Seq(1) }));
+    assert!(matches!(log.next(RETRY_MS.0), Next::Nothing), "it is asked once");
+    let again = log.read_back(Ok(batch.frames), 0, 0).unwrap();
+    assert_eq!(log.durable(), Seq(2));
+    assert_eq!((again.len(), again[0].1.at), (1, Seq(2)));
+    assert_eq!(told(&mut log, again[0].0, DONE), []);
+    assert!(log.is_settled() && log.trouble().is_none());
+}
+
+#[test]
+fn other_bytes_at_our_place_are_another_claim() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, _) = sent(&mut log);
+    told(&mut log, first, Err(StoreError::Conflict));
+    log.next(60_000);
+    let stored = log.read_back(Ok(Bytes::from_static(b"other bytes, of whatever sort and length")), 0, 0);
+    assert_eq!(stored.unwrap_err(), Lost::Fenced);
+}
+
+#[test]
+fn after_the_end_of_a_run_nothing_is_sent_again() {
+    let mut log = log();
+    log.act(Act::Take { row: 7 });
+    let (acts, _) = sent(&mut log);
+    fired(&mut log, 0);
+    log.head(
+        HeadInfo { workflow: "w".into(), module: "m".into(), started_at: 0, ended_at: Some(1), failure: None }
+            .head(Generation(0)),
+    );
+    let (end, batch) = sent(&mut log);
+    told(&mut log, acts, refused());
+    told(&mut log, end, unknown());
+    log.next(60_000);
+    // Its claim is given back with it: a repeat would be refused as another's.
+    assert!(log.read_back(Ok(batch.frames), 0, 0).unwrap().is_empty());
+    assert!(log.is_settled() && log.trouble().is_none());
+}
+
+#[test]
+fn a_store_that_refuses_is_asked_ever_more_seldom_and_tells_why_and_since_when() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, _) = sent(&mut log);
+    let (mut now, mut waits) = (0, Vec::new());
+    for _ in 0..9 {
+        log.written(first, refused(), 100 + now, now).unwrap();
+        let due = log.due().unwrap();
+        waits.push(due - now);
+        now = due;
+        assert!(matches!(log.next(now), Next::Look { .. }));
+        log.read_back(Ok(Bytes::new()), 100 + now, now).unwrap();
+    }
+    assert_eq!((waits[0], waits[1], *waits.last().unwrap()), (RETRY_MS.0, 2 * RETRY_MS.0, RETRY_MS.1));
+    let (reason, since) = log.trouble().unwrap();
+    assert_eq!((&**reason, since), ("the store refuses for now: full", 100));
+}
+
+#[test]
+fn outcomes_that_were_never_written_are_named_unless_their_step_was_not_either() {
+    let mut log = log();
+    let result = |log: &mut Log, step| {
+        let kind = Kind::EffectResult {
+            step: StepNo(step),
+            attempt: Attempt(1),
+            outcome: Outcome::Ok(b"v"[..].into()),
+            unsure: false,
+        };
+        log.append(&Entry { at: 1, kind }).unwrap();
+    };
+    result(&mut log, 4);
+    let path = Path { scope: "".into(), name: "look".into(), n: 0 };
+    let call = Call {
+        path,
+        effect: None,
+        contract: RecordedContract::ReadOnly,
+        args: b""[..].into(),
+        digest: 0,
+        key: None,
+        site: 0,
+    };
+    log.append(&Entry { at: 1, kind: Kind::EffectCalled(call) }).unwrap();
+    result(&mut log, 5);
+    let (first, _) = sent(&mut log);
+    let lost = log.written(first, Err(StoreError::Rejected { reason: "no".into() }), 0, 0).unwrap_err();
+    assert_eq!(lost, Lost::Rejected { seq: Seq(1), reason: "no".into() });
+    assert_eq!(log.unwritten_outcomes(StepNo(6)), [(StepNo(4), Attempt(1))]);
+}
