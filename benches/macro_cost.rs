@@ -3,6 +3,8 @@
 //!
 //! `cargo bench --bench macro_cost` prints a table. Each time is the best of several: noise only ever adds.
 
+#![expect(clippy::expect_used, reason = "a benchmark that cannot write its packages ends")]
+
 use std::{
     fmt::Write,
     fs,
@@ -81,7 +83,7 @@ fn package(dir: &Path, root: &Path, name: &str, source: &str) -> PathBuf {
 fn check(package: &Path, dir: &Path, round: usize) -> Duration {
     let lib = package.join("src/lib.rs");
     let mut source = fs::read_to_string(&lib).expect("it was written above");
-    let _ = write!(source, "// {round}\n");
+    let _ = writeln!(source, "// {round}");
     fs::write(&lib, source).expect("it was written above");
     let start = Instant::now();
     let status = Command::new(env!("CARGO"))

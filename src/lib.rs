@@ -6,7 +6,7 @@
 //! whatever instant the process is killed. What would break replay does not compile where the compiler can see it, and
 //! elsewhere parks the run with an exact explanation, nothing lost.
 //!
-//! ```
+//! ```standalone_crate
 //! use durable::{EffectContext, Runtime};
 //! use serde::{Deserialize, Serialize};
 //!
@@ -49,6 +49,7 @@
 //!     let runtime = Runtime::builder().resource(Gateway).open("agents.db").await?; // unfinished runs go on by themselves
 //!     let run = runtime.start("run-7f3a", refund_agent(Order { id: "ORD-3300".into(), cents: 18_000 })).await?;
 //!     println!("{}", run.output().await?); // the same id twice is the same run
+//!     runtime.shutdown(std::time::Duration::from_secs(10)).await?; // bodies under way get that long
 //!     Ok(())
 //! }
 //! ```
@@ -63,32 +64,32 @@
 
 pub use durable_macros::{effect, part, workflow};
 
-/// Opening a store and its runs.
+// Opening a store and its runs.
 pub use durable_runtime::{BODIES_AT_ONCE, Builder, LOG_ENTRIES_WARN, Runtime, ShutdownReport, VALUE_BYTES_MAX};
 
-/// Runs, and what can be said of them.
+// Runs, and what can be said of them.
 pub use durable_runtime::{
     AnyRun, Attempt, DEATHS_MAX, Filter, Generation, Hold, LogEntry, Parked, Resolution, Run, RunId, RunIdError,
     RunInfo, RunningBody, Seq, Status, StepNo,
 };
 
-/// What workflows and effects are made of.
+// What workflows and effects are made of.
 pub use durable_runtime::{
     Branch, Contract, EffectCall, EffectContext, KeyPart, Part, REPEATS_AFTER_CRASH_MAX, Reconciled, Recordable, Step,
     StepInfo, WorkflowCall, WorkflowInfo, untracked, workflows,
 };
 
-/// Steps.
+// Steps.
 pub use durable_runtime::{
     Begin, Beginning, Begun, Fact, Join, JoinAll, Next, Race, Racing, Random, Set, Sleep, Timeout, Together, TryJoin,
     TryJoinAll, TryTogether, begin, join, join_all, now, race, random, sleep, sleep_until, timeout, try_join,
     try_join_all, uuid, version,
 };
 
-/// Errors.
+// Errors.
 pub use durable_runtime::{Code, Elapsed, Error, Failure, Fault, Result, StoreError, ValueError, ValueErrorKind};
 
-/// Clocks, stores and recorded values.
+// Clocks, stores and recorded values.
 pub use durable_runtime::{Clock, Durability, Millis, RUN_ID_BYTES_MAX, StoreId, SystemClock, TestClock, Value, store};
 
 #[doc(hidden)]

@@ -62,7 +62,7 @@ impl Clock for SystemClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use durable_runtime::{Clock, TestClock};
+/// use durable::{Clock, TestClock};
 /// let clock = TestClock::at(Duration::from_secs(1_700_000_000));
 /// clock.advance(Duration::from_secs(60));
 /// assert_eq!(clock.wall(), 1_700_000_060_000);

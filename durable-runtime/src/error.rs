@@ -232,13 +232,20 @@ impl From<RunIdError> for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {self}", self.code())
+        write!(f, "{}: {}", self.code(), self.0)
     }
 }
 
+/// The text with the code behind it, by which `docs/errors.md` is searched.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
+        write!(f, "{} ({})", self.0, self.code())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Kind::RunId(e) => e.fmt(f),
             Kind::RunNotFound(run) => {
                 write!(f, "there is no run {run} in this store; start it, or look for its id with Runtime::runs")
@@ -308,15 +315,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.0 {
-            Kind::RunId(e) => Some(e),
-            Kind::Store(e) => Some(e),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for Error {}
 
 /// A divergence in words, with what to do.
 pub(crate) fn divergence_why(divergence: &Divergence) -> String {

@@ -17,7 +17,7 @@ pub type Result<T, E = Failure> = std::result::Result<T, E>;
 /// It is not itself a `std::error::Error`: then `?` could not tell it from what it converts.
 ///
 /// ```
-/// # use durable_runtime::{Failure, Result};
+/// # use durable::{Failure, Result};
 /// fn cents(text: &str) -> Result<u32> {
 ///     Ok(text.parse()?)
 /// }
@@ -52,7 +52,7 @@ impl Failure {
     /// Keeps the text of an error that `?` does not take, such as a `Box<dyn Error>`.
     ///
     /// ```
-    /// # use durable_runtime::Failure;
+    /// # use durable::Failure;
     /// let boxed: Box<dyn std::error::Error> = "no route".into();
     /// assert_eq!(Failure::from_error(&*boxed).message(), "no route");
     /// ```
@@ -155,7 +155,8 @@ pub enum Fault {
         /// The timeout in milliseconds.
         timeout_ms: u64,
     },
-    /// All attempts failed or were cut off.
+    /// The last attempt ended without an answer (it timed out, panicked, did not know, or died with its process), and there is
+    /// no other.
     AttemptsUsedUp {
         /// The effect's name.
         effect: String,
@@ -163,7 +164,7 @@ pub enum Fault {
         attempts: u32,
         /// How the last attempt ended, in words.
         last: String,
-        /// Whether the last attempt ended by the death of the process; then whether it happened is unknown.
+        /// Whether the last attempt ended by the death of the process. Whether it happened is unknown in either case.
         crashed: bool,
     },
     /// The body panicked.
@@ -220,6 +221,18 @@ impl Fault {
         }
     }
 
+    /// Whether the effect may have happened all the same. Code that would do the same by another way must not, then.
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            Fault::TimedOut { .. } | Fault::AttemptsUsedUp { .. } | Fault::Panicked { .. } | Fault::InDoubt { .. } => {
+                true
+            }
+            // Of a result the body has run; of an argument it has not, and the reason says which.
+            Fault::NotRecordable { .. } => true,
+            Fault::ResolvedAsFailed { .. } => false,
+        }
+    }
+
     /// The name of the effect it is about.
     pub fn effect(&self) -> &str {
         match self {
@@ -244,9 +257,12 @@ impl fmt::Display for Fault {
                 )
             }
             Fault::AttemptsUsedUp { effect, attempts, last, crashed } => {
-                let how = if *crashed { "was cut off by a crash" } else { "failed" };
+                let how = if *crashed { "was cut off by a crash" } else { "ended without an answer" };
                 let times = if *attempts == 1 { "attempt is" } else { "attempts are" };
-                write!(f, "{attempts} {times} used up for `{effect}`; the last {how}: {last}")
+                write!(
+                    f,
+                    "{attempts} {times} used up for `{effect}`; the last {how}: {last}; whether it happened is unknown"
+                )
             }
             Fault::Panicked { effect, attempt, message } => {
                 write!(f, "attempt {attempt} of `{effect}` panicked: {message}")

@@ -10,7 +10,7 @@ pub const RUN_ID_BYTES_MAX: usize = 512;
 /// Two ids are the same run only if they are the same bytes: nothing is trimmed, folded or normalised.
 ///
 /// ```
-/// use durable_runtime::RunId;
+/// use durable::RunId;
 /// assert!(RunId::new("order 17/\u{1F600}").is_ok());
 /// assert!(RunId::new("").is_err());
 /// ```

@@ -23,7 +23,14 @@ impl ParkedInfo {
             Stop::Diverged(d) => (
                 Code::Diverged,
                 divergence_why(d),
-                "put the old code back, or guard the change with durable::version; then open the store again".to_owned(),
+                match d.asked_at.is_some() && d.asked_at == d.recorded_at {
+                    true => "the same call was given something else: if the code has not changed, what it is given differs from \
+                             replay to replay (the order of a HashSet or HashMap, a global); give it what does not, such as a \
+                             BTreeSet. If the code has changed, put the old code back, or guard the change with \
+                             durable::version; then open the store again"
+                        .to_owned(),
+                    false => "put the old code back, or guard the change with durable::version; then open the store again".to_owned(),
+                },
             ),
             Stop::Store(e) => (Code::LogDamaged, format!("its log cannot be read: {e}"), restore()),
             Stop::Entry(seq, e) => (Code::LogDamaged, format!("its log is damaged at seq {seq}: {e}"), restore()),

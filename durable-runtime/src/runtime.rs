@@ -37,8 +37,8 @@ pub use run::{AnyRun, Run};
 /// Runs that are listed at a time from the store.
 const LIST_PAGE: usize = 1_000;
 
-/// An open store and the runs in it. Clones are one runtime; the last one dropped stops it as a crash would, so end with
-/// [`Runtime::shutdown`].
+/// An open store and the runs in it. Clones are one runtime, and every [`Run`] of it is a handle too; the last one dropped stops it as
+/// a crash would, so end with [`Runtime::shutdown`].
 #[derive(Clone)]
 pub struct Runtime {
     inner: Arc<Inner>,

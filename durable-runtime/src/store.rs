@@ -384,7 +384,13 @@ impl fmt::Display for StoreError {
             StoreError::Poisoned { reason } => write!(f, "the store must be opened again: {reason}"),
             StoreError::Closed => f.write_str("the store is closed"),
             StoreError::InUse { path, pid: Some(pid) } => {
-                write!(f, "the store {} is in use by pid {pid}", path.display())
+                write!(f, "the store {} is in use by pid {pid}", path.display())?;
+                match *pid == std::process::id() {
+                    true => f.write_str(
+                        ", which is this process: it holds a Runtime or a Run of the store; shut that runtime down",
+                    ),
+                    false => f.write_str("; end that process, or use another store"),
+                }
             }
             StoreError::InUse { path, pid: None } => write!(f, "the store {} is in use", path.display()),
             StoreError::Damaged { place, run, seq, what } => {

@@ -64,7 +64,7 @@ enum Codec {
 /// to clone.
 ///
 /// ```
-/// # use durable_runtime::Value;
+/// # use durable::Value;
 /// let value = Value::encode(&("refund", 250_u32)).unwrap();
 /// assert_eq!(value.decode::<(String, u64)>().unwrap(), ("refund".to_owned(), 250));
 /// ```
@@ -80,7 +80,7 @@ impl Value {
     /// is a `Some` of something recorded as nothing (`Some(None)`, `Some(())`), which would come back as `None`.
     ///
     /// ```
-    /// # use durable_runtime::Value;
+    /// # use durable::Value;
     /// #[derive(serde::Serialize)]
     /// struct Order { note: Option<Option<String>> }
     ///
@@ -144,7 +144,7 @@ impl Value {
     /// `{"$undecodable": "0107.."}` (at most 1,024 bytes of them).
     ///
     /// ```
-    /// # use durable_runtime::Value;
+    /// # use durable::Value;
     /// let value = Value::encode(&[(1.5, "a"), (f64::NAN, "b")]).unwrap();
     /// assert_eq!(value.to_json(), serde_json::json!([[1.5, "a"], ["NaN", "b"]]));
     /// ```

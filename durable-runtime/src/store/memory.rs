@@ -21,7 +21,7 @@ use crate::{
 /// no waiting.
 ///
 /// ```
-/// use durable_runtime::store::{memory::MemoryStore, Durability, Store};
+/// use durable::store::{memory::MemoryStore, Durability, Store};
 /// let store = MemoryStore::new();
 /// assert_eq!(store.about().durability, Durability::Memory);
 /// ```

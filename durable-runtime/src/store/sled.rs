@@ -46,7 +46,7 @@ pub const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 /// How to open a [`SledStore`].
 ///
 /// ```
-/// use durable_runtime::store::sled::SledOptions;
+/// use durable::store::sled::SledOptions;
 /// let options = SledOptions::new().require_full(true);
 /// ```
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ impl ValueError {
     /// Says that an encoded value of `size` bytes is over a limit of `limit` bytes.
     ///
     /// ```
-    /// # use durable_runtime::ValueError;
+    /// # use durable::ValueError;
     /// let error = ValueError::too_large(70_000, 65_536);
     /// assert_eq!((error.size(), error.limit()), (Some(70_000), Some(65_536)));
     /// assert_eq!(error.to_string(), "value is too large to record: 70000 bytes, the limit is 65536");

@@ -116,18 +116,19 @@ fn check_parts(store: &Path) -> Result<(), StoreError> {
 
 /// Makes all of a store but the database's content, whatever an earlier attempt may have left.
 fn make(store: &Path, options: &SledOptions) -> Result<Identity, StoreError> {
+    // First of all: what stands beside a `STORE` that is not ready is no damage, wherever a crash leaves it.
+    let mut identity = Identity::new(SEGMENT_BYTES)?;
+    identity.write(store)?;
     let sled = store.join(SLED);
     match fs::remove_dir_all(&sled) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         removed => removed.map_err(|e| io_error("remove", &sled, &e))?,
     }
     identity::create_directories(&sled).map_err(|e| io_error("make", &sled, &e))?;
-    let segment_bytes = match synchronous(&sled, options) {
-        Ok(()) => SEGMENT_BYTES,
-        Err(_) => SEGMENT_BYTES_BEST_EFFORT,
-    };
-    let identity = Identity::new(segment_bytes)?;
-    identity.write(store)?;
+    if synchronous(&sled, options).is_err() {
+        identity.segment_bytes = SEGMENT_BYTES_BEST_EFFORT;
+        identity.write(store)?;
+    }
     Ok(identity)
 }
 
