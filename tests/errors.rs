@@ -162,7 +162,8 @@ fn check(error: &Error, code: Code, parts: &[&str]) {
     }
     assert!(!text.ends_with('.'), "a fragment without a full stop: {text}");
     assert!(text.starts_with(|c: char| !c.is_uppercase()), "{text}");
-    assert_eq!(format!("{error:?}"), format!("{code}: {text}"));
+    let words = text.strip_suffix(&format!(" ({code})")).expect("the code stands behind the text");
+    assert_eq!(format!("{error:?}"), format!("{code}: {words}"));
 }
 
 #[tokio::test]

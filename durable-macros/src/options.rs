@@ -329,6 +329,8 @@ impl Reader<'_> {
     fn string_of(&mut self, word: &Ident, option: Written, form: &str) -> Option<LitStr> {
         match option {
             Written::Assigned(_, Expr::Lit(ExprLit { lit: Lit::Str(literal), .. })) => Some(literal),
+            // As a macro's `$key:literal` stands there.
+            Written::Assigned(at, Expr::Group(group)) => self.string_of(word, Written::Assigned(at, *group.expr), form),
             other => {
                 self.errors.on(value(&other), format!("`{}` is a string: `{form}`", word.unraw()));
                 None

@@ -730,8 +730,12 @@ impl Life {
                     false => self.wanting.push_back(step),
                 },
                 StepState::NotStarted(_) => self.wanting.push_back(step),
-                StepState::Failed(_, retry_at) => {
-                    self.retries.insert((self.monotonic_of(retry_at), step));
+                StepState::Failed(attempt, retry_at) => {
+                    // A clock that was set back over the restart does not lengthen a wait whose bound is known.
+                    let most =
+                        self.core().effect(step).and_then(|meta| meta.retry).map(|retry| retry.backoff_ms(attempt.0));
+                    let latest = most.map_or(Millis::MAX, |most| self.now.monotonic.saturating_add(most));
+                    self.retries.insert((self.monotonic_of(retry_at).min(latest), step));
                 }
                 StepState::InDoubt(attempt, reason, _) if !self.settling.contains_key(&step) => {
                     self.doubted(step, attempt, &reason);

@@ -159,6 +159,7 @@ impl Builder {
         let (replays, marked, suspects) = new_shared_semaphores(self.runs_at_once);
         let (closing, abandon, tasks, idle) = signals();
         Runtime::begin(Arc::new(Shared {
+            tokio: tokio::runtime::Handle::current(),
             store: Arc::new(store),
             clock: self.clock,
             resources: Arc::new(self.resources),
@@ -183,7 +184,7 @@ impl Builder {
     /// What link-time registration shows to be wrong.
     fn check(&self) -> Result<(), Error> {
         let mut missing = Vec::new();
-        let mut names: HashMap<(&str, &str), (String, bool, &str)> = HashMap::new();
+        let mut names: HashMap<(&str, &str), Vec<Named>> = HashMap::new();
         for registered in inventory::iter::<Registered> {
             let (sort, name, explicit, module, at) = match registered {
                 Registered::Effect(m) => {
@@ -200,16 +201,17 @@ impl Builder {
                 }
                 Registered::Part(_) => continue,
             };
-            match names.get(&(sort, name)) {
-                Some((first, was_explicit, _)) if explicit && *was_explicit => {
-                    let (name, first) = (name.to_owned(), first.clone());
-                    return Err(Kind::NameTwice { name, first, second: at }.into());
-                }
-                Some((_, true, _)) => {}
-                _ => {
-                    names.insert((sort, name), (at, explicit, module));
-                }
+            // A stored run finds its workflow by name and module, or by an explicit name alone: two must not answer.
+            let named = names.entry((sort, name)).or_default();
+            let twin = named.iter().find(|(_, was_explicit, its_module)| match sort {
+                "workflow" => explicit || *was_explicit || *its_module == module,
+                _ => explicit && *was_explicit,
+            });
+            if let Some((first, ..)) = twin {
+                let (name, first) = (name.to_owned(), first.clone());
+                return Err(Kind::NameTwice { name, first, second: at }.into());
             }
+            named.push((at, explicit, module));
         }
         missing.sort();
         missing.dedup();
@@ -219,6 +221,9 @@ impl Builder {
         }
     }
 }
+
+/// Where something of a name is, whether the name is explicit, and its module.
+type Named = (String, bool, &'static str);
 
 /// A workflow of this binary, with its numbered steps.
 #[derive(Clone, Debug)]

@@ -301,9 +301,11 @@ impl Life {
             return Ok(Some(Opened::NoCode { workflow, module }));
         };
         let args = Args::from_value(Value::from_bytes(frame.slice_ref(&started.args)));
-        match (meta.run)(args) {
-            Ok(future) => self.future = Some(future),
-            Err(error) => return Err(Stop::Undecodable { step: meta.name.to_owned(), site: None, error }),
+        // Decoding is user code, and may panic.
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (meta.run)(args))) {
+            Ok(Ok(future)) => self.future = Some(future),
+            Ok(Err(error)) => return Err(Stop::Undecodable { step: meta.name.to_owned(), site: None, error }),
+            Err(payload) => return Err(Stop::Panicked { message: panic_text(payload), after: None }),
         }
         Ok(None)
     }
@@ -447,7 +449,7 @@ impl Life {
         // The log first: an entry that cannot be written must not be folded.
         let seq = self.state().len;
         if let Err(e) = self.log.append(&entry) {
-            self.halt(Stop::Entry(seq, e));
+            self.halt(Stop::Unrecordable { reason: format!("the entry for seq {seq} cannot be written: {e}") });
             return false;
         }
         match self.core_mut().state.apply(&entry) {

@@ -190,7 +190,7 @@ impl Invocation {
             return BodyEnd::Ok { value };
         }
         let retry = retry_if.is_none_or(|retry_if| retry_if(&out));
-        BodyEnd::Err { value, retry, message: shortened(&(shape.text)(&out)).into_owned() }
+        BodyEnd::Err { value, retry, message: shortened(&shape.words(&out)).into_owned() }
     }
 
     pub fn reconciled<R: FromOk<Ok = T>, T>(

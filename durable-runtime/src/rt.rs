@@ -37,7 +37,7 @@ pub fn body<R: 'static>(
         let out = body.await;
         let shape = shape(Probe::new());
         let ok = !(shape.is_err)(&out);
-        let message = if ok { String::new() } else { shortened(&(shape.text)(&out)).into_owned() };
+        let message = if ok { String::new() } else { shortened(&shape.words(&out)).into_owned() };
         Returned { ok, value: (shape.encode)(&out), message }
     }))
 }

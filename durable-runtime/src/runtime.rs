@@ -20,12 +20,13 @@ use crate::{
     contract::{Registered, Returns, WorkflowMeta},
     entry::{End, Entry, Kind as EntryKind, RunStarted, decode, next_frame},
     error::{Error, Kind},
+    failure::shortened,
     head::{Aside, HeadInfo},
     id::{Attempt, Generation, RunId, Seq, StepNo},
     mailbox::{Message, Verdict},
     steps::call::WorkflowCall,
     store::{Durability, RunRecord, Store, StoreError, Write, Written},
-    value::{Args, Recordable, Value},
+    value::{Args, Recordable, Value, ValueError},
     view::{Hold, Look, RunInfo, Status},
     worker::{BodyInfo, Code, Input, Phase, RunCell, Shared, Timers, lock, spawn},
 };
@@ -146,32 +147,44 @@ pub struct Resolution {
 
 #[derive(Clone, Debug)]
 enum Given {
-    Succeeded(serde_json::Value),
-    FailedWith(serde_json::Value),
+    Succeeded(Both),
+    FailedWith(Both),
     Failed(String),
     RunAgain,
+}
+
+/// A value as it would be recorded: by itself, and as the `Ok` or `Err` of a `Result`.
+#[derive(Clone, Debug)]
+struct Both {
+    plain: Result<Value, ValueError>,
+    wrapped: Result<Value, ValueError>,
+}
+
+impl Both {
+    fn of(variant: &str, value: &impl serde::Serialize) -> Both {
+        let wrapped = Value::encode(&std::collections::BTreeMap::from([(variant, value)]));
+        Both { plain: Value::encode(value), wrapped }
+    }
 }
 
 impl Resolution {
     /// It happened, and this is what the effect would have returned: the `Ok` value, if it returns a `Result`.
     ///
-    /// The value is JSON, as a person would write it; it must decode as the effect's type.
+    /// The value may be of the effect's own type, or JSON as a person would write it; `resolve` refuses it if it does not decode as
+    /// the effect's type.
     pub fn succeeded(value: impl serde::Serialize) -> Resolution {
-        // What JSON cannot say decodes as nothing, and is refused by `resolve`.
-        let value = serde_json::to_value(value).unwrap_or_default();
-        Resolution { verdict: Given::Succeeded(value), by: "a person".into() }
+        Resolution { verdict: Given::Succeeded(Both::of("Ok", &value)), by: "a person".into() }
     }
 
     /// It failed: the workflow gets a [`crate::Fault::ResolvedAsFailed`], if the effect's error type takes one, else the run is
     /// parked with it.
     pub fn failed(reason: impl Into<String>) -> Resolution {
-        Resolution { verdict: Given::Failed(reason.into()), by: "a person".into() }
+        Resolution { verdict: Given::Failed(shortened(&reason.into()).into_owned()), by: "a person".into() }
     }
 
     /// It failed with this error value of the effect's own error type.
     pub fn failed_with(error: impl serde::Serialize) -> Resolution {
-        let error = serde_json::to_value(error).unwrap_or_default();
-        Resolution { verdict: Given::FailedWith(error), by: "a person".into() }
+        Resolution { verdict: Given::FailedWith(Both::of("Err", &error)), by: "a person".into() }
     }
 
     /// It did not happen and cannot any more: the body runs once more, after the effect's `settle` time if it declares one.
@@ -182,7 +195,7 @@ impl Resolution {
     /// Says who decided; recorded in the log.
     #[must_use]
     pub fn by(mut self, who: impl Into<String>) -> Resolution {
-        self.by = who.into();
+        self.by = shortened(&who.into()).into_owned();
         self
     }
 }
@@ -197,7 +210,7 @@ impl Runtime {
         let started_here: Arc<Mutex<HashMap<(String, String), &'static WorkflowMeta>>> = Arc::default();
         let known = started_here.clone();
         let code: Code = Arc::new(move |started: &RunStarted<'_>| find_code(&known, started));
-        tokio::spawn(Timers::run(shared.clone()));
+        shared.tokio.spawn(Timers::run(shared.clone()));
         let runtime =
             Runtime { inner: Arc::new(Inner { shared, resolving: tokio::sync::Mutex::default(), started_here, code }) };
         runtime.resume_all().await?;
@@ -249,7 +262,7 @@ impl Runtime {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped the run may or may not have been started; starting it again tells.
+    /// If the future is dropped the run may or may not be started, and goes on if it is; starting it again tells.
     pub async fn start<R: Recordable>(&self, id: impl AsRef<str>, call: WorkflowCall<R>) -> Result<Run<R>, Error> {
         let id = RunId::new(id)?;
         let meta = call.meta;
@@ -269,13 +282,20 @@ impl Runtime {
         let at = shared.clock.wall();
         let (head, frames) = first_record(meta, &args, digest, at)?;
         let generation = head.generation;
-        let written = shared.write(Write::Create { run: id.clone(), count: 1, frames, head }).await?;
+        // In a task of its own: a caller that stops waiting must not leave a run in the store that nobody goes on with.
+        let (runtime, new) = (self.clone(), id.clone());
+        let create = async move {
+            let write = Write::Create { run: new.clone(), count: 1, frames, head };
+            let written = runtime.inner.shared.write(write).await?;
+            if written != Written::Exists {
+                runtime.adopt(new, generation, Aside::default(), true);
+            }
+            Ok::<_, StoreError>(written)
+        };
+        let written = shared.tokio.spawn(create).await.unwrap_or(Err(StoreError::Closed))?;
         let run = match written {
             Written::Exists => self.existing(&id, meta, &args, digest).await?,
-            _ => {
-                self.adopt(id.clone(), generation, Aside::default(), true);
-                AnyRun { id, runtime: self.clone() }
-            }
+            _ => AnyRun { id, runtime: self.clone() },
         };
         Ok(Run { run, _returns: PhantomData })
     }
@@ -460,10 +480,17 @@ impl Runtime {
             let state = "a word on it was given before, and the run has not taken it yet".into();
             return Err(Kind::NotInDoubt { run: id, step, state }.into());
         }
-        shared.write(Write::Put { run: id, row: row.clone() }).await?;
-        if let Some(cell) = cell {
-            cell.tell(Input::Row(row));
-        }
+        let (done, wait) = oneshot::channel();
+        let told = row.clone();
+        // The run is told where the word is known to be durable: a caller that stops waiting changes nothing.
+        let put = move |result: Result<Written, StoreError>| {
+            if let (Ok(_), Some(cell)) = (&result, cell) {
+                cell.tell(Input::Row(told));
+            }
+            let _ = done.send(result);
+        };
+        shared.store.submit(Write::Put { run: id, row }, Box::new(put));
+        wait.await.unwrap_or(Err(StoreError::Closed))?;
         Ok(())
     }
 
@@ -513,28 +540,22 @@ impl Runtime {
 
 /// A person's word, checked against what the effect can return.
 fn verdict(run: &RunId, hold: &Hold, returns: Option<Returns>, given: Given, limit: usize) -> Result<Verdict, Error> {
-    let fitting = |name: &str, json: serde_json::Value| -> Result<Value, Error> {
-        let json = match &returns {
-            Some(returns) if returns.is_result => serde_json::json!({ name: json }),
-            _ => json,
-        };
-        let value = Value::from_json(&json);
+    let fitting = |given: Both| -> Result<Value, Error> {
+        let value = if returns.is_some_and(|returns| returns.is_result) { given.wrapped } else { given.plain };
+        let unfit = |error| Kind::ValueDoesNotFit { run: run.clone(), effect: hold.effect.clone(), error };
+        let value = value.map_err(unfit)?;
         if value.len() > limit {
             let what = format!("the value for step {} of run {run}", hold.step);
             return Err(Kind::TooLarge { what, size: value.len(), limit }.into());
         }
         if let Some(returns) = &returns {
-            (returns.check)(&value).map_err(|error| Kind::ValueDoesNotFit {
-                run: run.clone(),
-                effect: hold.effect.clone(),
-                error,
-            })?;
+            (returns.check)(&value).map_err(unfit)?;
         }
         Ok(value)
     };
     Ok(match given {
-        Given::Succeeded(json) => Verdict::Succeeded(fitting("Ok", json)?),
-        Given::FailedWith(json) => Verdict::FailedWith(fitting("Err", json)?),
+        Given::Succeeded(given) => Verdict::Succeeded(fitting(given)?),
+        Given::FailedWith(given) => Verdict::FailedWith(fitting(given)?),
         Given::Failed(reason) => Verdict::Failed(reason),
         Given::RunAgain => Verdict::RunAgain,
     })

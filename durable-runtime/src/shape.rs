@@ -45,6 +45,15 @@ impl<R> fmt::Debug for Shape<R> {
 }
 
 impl<R> Shape<R> {
+    /// The error in words, for people: an error that panics when it is shown is an error all the same.
+    pub(crate) fn words(&self, out: &R) -> String {
+        let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.text)(out)));
+        text.unwrap_or_else(|payload| {
+            std::mem::forget(payload);
+            "an error that cannot be shown".to_owned()
+        })
+    }
+
     /// The same without the type, for the effect's metadata.
     pub fn returns(self) -> Returns {
         Returns { fault: self.fault, check: self.check, is_result: self.is_result }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore, oneshot, watch},
+};
 use tracing::Instrument;
 
 use crate::{
@@ -40,6 +43,8 @@ const REPLAYS_MARKED_MAX: usize = 64;
 
 /// What all runs of a runtime share.
 pub(crate) struct Shared {
+    /// The tokio runtime that `open` was called in: runs live there, whoever starts them.
+    pub(crate) tokio: Handle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) resources: Arc<Resources>,
@@ -89,7 +94,7 @@ impl Shared {
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = self.store.clone();
-        match tokio::task::spawn_blocking(move || read(&*store)).await {
+        match self.tokio.spawn_blocking(move || read(&*store)).await {
             Ok(result) => result,
             Err(_) => Err(StoreError::Closed),
         }
@@ -132,6 +137,8 @@ pub(crate) struct RunCell {
     wants_slot: AtomicBool,
     /// It was woken because a slot is free.
     offered: AtomicBool,
+    /// It was woken because it was due, and is not in the table of timers any more.
+    fired: AtomicBool,
 }
 
 /// What a run's task is told.
@@ -158,6 +165,7 @@ impl RunCell {
             durable: AtomicU64::new(0),
             wants_slot: AtomicBool::new(false),
             offered: AtomicBool::new(false),
+            fired: AtomicBool::new(false),
         })
     }
 
@@ -184,22 +192,31 @@ pub(crate) fn spawn(
     fresh: bool,
 ) {
     shared.tasks.fetch_add(1, Ordering::SeqCst);
+    let guard = TaskGuard { shared: shared.clone(), cell: cell.clone() };
     let shared = shared.clone();
     let span = tracing::info_span!("run", id = %cell.id);
+    let tokio = shared.tokio.clone();
     let task = async move {
-        let guard = TaskGuard(shared.clone());
         RunTask::new(shared, cell, code, aside, generation).run(fresh).await;
         drop(guard);
     };
-    tokio::spawn(task.instrument(span));
+    tokio.spawn(task.instrument(span));
 }
 
-struct TaskGuard(Arc<Shared>);
+/// Tells that a run's task is gone, however it went: nobody waits for one that is.
+struct TaskGuard {
+    shared: Arc<Shared>,
+    cell: Arc<RunCell>,
+}
 
 impl Drop for TaskGuard {
     fn drop(&mut self) {
-        self.0.tasks.fetch_sub(1, Ordering::SeqCst);
-        self.0.idle.notify_waiters();
+        if matches!(*self.cell.phase.borrow(), Phase::Opening | Phase::Live) {
+            self.shared.runs().remove(&self.cell.id);
+            self.cell.phase.send_replace(Phase::Gone);
+        }
+        self.shared.tasks.fetch_sub(1, Ordering::SeqCst);
+        self.shared.idle.notify_waiters();
     }
 }
 

@@ -72,7 +72,8 @@ impl EffectArgs {
     }
 
     pub fn key_text(mut self, text: &'static str) -> EffectArgs {
-        self.key.get_or_insert_default().push_str(text);
+        // As in a value: what is escaped there must not be written here.
+        self.key.get_or_insert_default().push_str(&text.replace('%', "%25"));
         self
     }
 

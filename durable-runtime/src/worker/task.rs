@@ -17,8 +17,9 @@ use crate::{
     bodies::Left,
     clock::{Millis, pass},
     contract::{ReconcileEnd, WhenInDoubt},
+    core::Stop,
     drive::{Life, Opened, Output, Setting, Slots},
-    effect::{BodyEnd, CatchPanic, Invocation, Start},
+    effect::{BodyEnd, CatchPanic, Invocation, Start, panic_text},
     entry::End,
     head::{Aside, ParkedInfo},
     id::{Attempt, Epoch, Generation, Seq, StepNo},
@@ -201,15 +202,24 @@ impl RunTask {
         // A new run's first poll is in there as well, and what it logs belongs to the run.
         let span = tracing::Span::current();
         let replay_it = move || span.in_scope(|| replay_blocking(&shared, setting, &code, inherited));
-        let replayed = tokio::task::spawn_blocking(replay_it).await;
+        let replayed = self.shared.tokio.spawn_blocking(replay_it).await;
         drop((replay, marked, alone));
         let (opened, mut life) = match replayed {
             Ok(Ok(replayed)) => replayed,
             Ok(Err(e)) => {
-                let stop = crate::core::Stop::Store(e);
+                let stop = Stop::Store(e);
                 return Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall())));
             }
-            Err(_) => return Err(Fate::Gone),
+            Err(e) => {
+                return Err(match e.try_into_panic() {
+                    Ok(payload) => {
+                        let stop = Stop::Panicked { message: panic_text(payload), after: None };
+                        Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))
+                    }
+                    // The tokio runtime is shutting down.
+                    Err(_) => Fate::Gone,
+                });
+            }
         };
         for key in &life.adopted {
             if let Some(body) = self.bodies.get_mut(key) {
@@ -286,7 +296,8 @@ impl RunTask {
                 continue;
             }
             let due = life.due();
-            if due != armed {
+            // What has fired is out of the table, also when the clock turned out not to be there yet.
+            if self.cell.fired.swap(false, Ordering::Relaxed) | (due != armed) {
                 let timers = &self.shared.timers;
                 for (on_wall, before, after) in [(false, armed.0, due.0), (true, armed.1, due.1)] {
                     before.inspect(|at| timers.unset(on_wall, *at, &self.cell));
@@ -438,7 +449,7 @@ impl RunTask {
     fn read_back(&self, from: Seq) {
         let (cell, store, generation) = (self.cell.clone(), self.shared.store.clone(), self.generation);
         let life_no = self.life_no;
-        tokio::task::spawn_blocking(move || {
+        self.shared.tokio.spawn_blocking(move || {
             let stored = read_frames(&*store, &cell.id, generation, from);
             cell.tell(Input::ReadBack(life_no, stored));
         });
@@ -464,7 +475,7 @@ impl RunTask {
             let end = CatchPanic(Box::pin(body)).await;
             report.tell(end);
         };
-        let abort = tokio::spawn(body.instrument(span)).abort_handle();
+        let abort = self.shared.tokio.spawn(body.instrument(span)).abort_handle();
         self.bodies.insert((step, attempt), BodyTask { life_no, abort, unwanted, slot: false });
     }
 
@@ -491,7 +502,7 @@ impl RunTask {
             }
             cell.tell(Input::Reconciled(life_no, step, attempt, answer));
         };
-        tokio::spawn(ask.instrument(span));
+        self.shared.tokio.spawn(ask.instrument(span));
     }
 
     /// The life is over, and bodies may still be under way.
@@ -628,19 +639,19 @@ impl Drop for EndReport {
 /// is known of its body's end. The body's slot is free when that is settled.
 fn put_row(shared: Arc<Shared>, cell: Arc<RunCell>, row: Row, slot: bool) {
     let store = shared.store.clone();
-    let (run, again) = (cell.id.clone(), tokio::runtime::Handle::try_current());
+    let run = cell.id.clone();
     let put = Write::Put { run, row: row.clone() };
     let done = move |result| {
-        match (result, again) {
-            (Err(StoreError::Refused { .. } | StoreError::Unknown { .. }), Ok(handle)) if !*shared.abandon.borrow() => {
-                handle.spawn(async move {
+        match result {
+            Err(StoreError::Refused { .. } | StoreError::Unknown { .. }) if !*shared.abandon.borrow() => {
+                shared.tokio.clone().spawn(async move {
                     shared.clock.sleep(STORE_AGAIN).await;
                     put_row(shared, cell, row, slot);
                 });
                 return;
             }
-            (Ok(_), _) => cell.tell(Input::Row(row)),
-            (Err(e), _) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
+            Ok(_) => cell.tell(Input::Row(row)),
+            Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
         }
         if slot {
             shared.slots.give();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -52,7 +52,9 @@ impl Timers {
                     wait = wait.min(Duration::from_millis(at - now));
                     break;
                 }
-                first.remove().wake();
+                let cell = first.remove();
+                cell.fired.store(true, Ordering::Relaxed);
+                cell.wake();
             }
         }
         wait
