@@ -206,7 +206,11 @@ async fn errors_of_a_run_name_it_and_the_reason_and_the_next_action() {
         let parked = error.parked().expect("it is parked");
         assert_eq!(parked.code, error.code());
         let text = error.to_string();
-        assert!(text.contains(&parked.why) && text.ends_with(&parked.next) && !parked.next.is_empty());
+        assert!(
+            text.contains(&parked.why)
+                && text.ends_with(&format!("{} ({})", parked.next, parked.code))
+                && !parked.next.is_empty()
+        );
     };
     let panicked = runtime.start("sick", texts("panic".into())).await.unwrap().output().await.unwrap_err();
     check(

@@ -337,6 +337,12 @@ impl Life {
                     None => self.result(step, attempt, error, false),
                 }
             }
+            // Nobody can tell that it ran: it is no attempt.
+            BodyEnd::ShutDown if contract == Contract::ReadOnly && called => {
+                if self.append(Kind::EffectNotStarted { step, attempt }) {
+                    self.wanting.push_back(step);
+                }
+            }
             unknown => {
                 let (fault, reason) = unknown_end(&name, attempt, unknown);
                 if contract == Contract::AtMostOnce || !wanted {
@@ -769,6 +775,10 @@ fn unknown_end(effect: &str, attempt: Attempt, end: BodyEnd) -> (Fault, String) 
             (Fault::Panicked { effect, attempt, message }, reason)
         }
         BodyEnd::InDoubt { reason } => (Fault::InDoubt { effect, attempt, reason: reason.clone() }, reason),
+        BodyEnd::ShutDown => {
+            let reason = "the runtime was shut down and dropped it".to_owned();
+            (Fault::InDoubt { effect, attempt, reason: reason.clone() }, reason)
+        }
         BodyEnd::Ok { .. } | BodyEnd::Err { .. } | BodyEnd::NotRecordable { .. } => {
             unreachable!("an end that is known is handled as one")
         }

@@ -6,7 +6,7 @@
 use std::{
     borrow::Cow,
     cell::RefCell,
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     future::Future,
     mem,
     pin::Pin,
@@ -62,6 +62,9 @@ pub(crate) struct Core {
     here: ScopeNo,
     polling: bool,
     versions: HashMap<String, u32>,
+    /// Steps dropped since the last command of this poll. In what order values are dropped may be a hash map's affair; so
+    /// they are closed in the order in which they were asked.
+    dropped: BTreeSet<StepNo>,
     tasks: Vec<Option<Task>>,
     ready_tasks: VecDeque<u32>,
     root_ready: bool,
@@ -218,6 +221,10 @@ pub(crate) fn lend<R>(mut core: Box<Core>, poll: impl FnOnce() -> R) -> (Box<Cor
     let before = LENT.replace(Some(core));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(poll));
     let Some(mut core) = LENT.replace(before) else { unreachable!("nothing takes a lent core away") };
+    match &result {
+        Ok(_) => core.close_dropped(),
+        Err(_) => core.dropped.clear(),
+    }
     core.polling = false;
     (core, result)
 }
@@ -246,6 +253,7 @@ impl Core {
             here: ROOT,
             polling: false,
             versions: HashMap::new(),
+            dropped: BTreeSet::new(),
             tasks: Vec::new(),
             ready_tasks: VecDeque::new(),
             root_ready: true,
@@ -398,6 +406,9 @@ impl Core {
 
     /// Meets the log with a command: true if it is past the log's end, so new.
     fn command(&mut self, asked: &Command<'_>, site: Option<&'static Site>) -> bool {
+        if !matches!(asked, Command::Closed { .. }) {
+            self.close_dropped();
+        }
         while self.stop.is_none() && !self.over {
             let (seq, frame) = match self.script.peek() {
                 Ok(Some(next)) => next,
@@ -431,6 +442,15 @@ impl Core {
             }
         }
         false
+    }
+
+    /// Closes what was dropped.
+    fn close_dropped(&mut self) {
+        while let Some(step) = self.dropped.pop_first() {
+            if self.command(&Command::Closed { step }, None) {
+                self.fresh.push(Fresh::Closed { step });
+            }
+        }
     }
 
     pub(crate) fn diverge(&mut self, seq: Seq, entry: &Entry<'_>, asked: Option<(String, Option<&'static Site>)>) {
@@ -555,6 +575,7 @@ impl Core {
 
     /// `Some` if the log goes on here: with the version recorded, or, where something else stands, 0.
     fn recorded_version(&mut self, name: &str) -> Option<u32> {
+        self.close_dropped();
         loop {
             if self.stop.is_some() || self.over {
                 return Some(0);
@@ -721,8 +742,8 @@ pub(crate) fn close(step: StepNo) {
     try_with(|core| {
         let waiting = core.slots.remove(&step).is_some_and(|slot| slot.ready.is_none());
         core.unrecordable.remove(&step);
-        if core.polling && waiting && !std::thread::panicking() && core.command(&Command::Closed { step }, None) {
-            core.fresh.push(Fresh::Closed { step });
+        if core.polling && waiting && !std::thread::panicking() {
+            core.dropped.insert(step);
         }
     });
 }

@@ -250,6 +250,8 @@ pub enum BodyEnd {
     Panicked { message: String },
     /// It did not return in time.
     TimedOut { timeout_ms: u64 },
+    /// The runtime was shut down and dropped it.
+    ShutDown,
 }
 
 /// A panic in words. A payload that is no text is forgotten, because dropping it is user code that may panic again.

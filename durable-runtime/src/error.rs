@@ -75,7 +75,7 @@ codes! {
     Closed = 35,
     /// Effects need resources that were not given.
     MissingResources = 40,
-    /// One explicit name was given twice.
+    /// Two workflows, or two effects, could be taken for each other.
     NameTwice = 41,
     /// A resolution is about an attempt that is not the current one.
     StaleAttempt = 50,

@@ -47,6 +47,7 @@ enum PackedEnd {
     InDoubt { reason: String },
     Panicked { message: String },
     TimedOut { timeout_ms: u64 },
+    ShutDown,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +81,7 @@ impl Message {
                     BodyEnd::InDoubt { reason } => PackedEnd::InDoubt { reason },
                     BodyEnd::Panicked { message } => PackedEnd::Panicked { message },
                     BodyEnd::TimedOut { timeout_ms } => PackedEnd::TimedOut { timeout_ms },
+                    BodyEnd::ShutDown => PackedEnd::ShutDown,
                 };
                 let row = OutcomeRow { generation: generation.0, step: step.0, attempt: attempt.0, end };
                 let id = id(OUTCOME, *generation, *step, *attempt);
@@ -113,6 +115,7 @@ impl Message {
                     PackedEnd::InDoubt { reason } => BodyEnd::InDoubt { reason },
                     PackedEnd::Panicked { message } => BodyEnd::Panicked { message },
                     PackedEnd::TimedOut { timeout_ms } => BodyEnd::TimedOut { timeout_ms },
+                    PackedEnd::ShutDown => BodyEnd::ShutDown,
                 };
                 let (generation, step, attempt) = (Generation(row.generation), StepNo(row.step), Attempt(row.attempt));
                 Some(Message::Outcome { generation, step, attempt, end })

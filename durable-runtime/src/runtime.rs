@@ -266,7 +266,9 @@ impl Runtime {
     pub async fn start<R: Recordable>(&self, id: impl AsRef<str>, call: WorkflowCall<R>) -> Result<Run<R>, Error> {
         let id = RunId::new(id)?;
         let meta = call.meta;
-        let (args, digest) = call.args.map_err(|error| Kind::Argument { workflow: meta.name.to_owned(), error })?;
+        let unfit = |error| Kind::Argument { workflow: meta.name.to_owned(), error };
+        call.check().map_err(unfit)?;
+        let (args, digest) = call.args.map_err(unfit)?;
         let shared = &self.inner.shared;
         if *shared.closing.borrow() {
             return Err(Kind::Closed.into());
@@ -549,7 +551,9 @@ fn verdict(run: &RunId, hold: &Hold, returns: Option<Returns>, given: Given, lim
             return Err(Kind::TooLarge { what, size: value.len(), limit }.into());
         }
         if let Some(returns) = &returns {
-            (returns.check)(&value).map_err(unfit)?;
+            // JSON says in better words what it expected.
+            let in_words = |error| (returns.check)(&Value::from_json(&value.to_json())).err().unwrap_or(error);
+            (returns.check)(&value).map_err(|error| unfit(in_words(error)))?;
         }
         Ok(value)
     };

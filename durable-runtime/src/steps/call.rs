@@ -14,7 +14,7 @@ use crate::{
     core::{AskEffect, Delivered, OpenScope, Stop, close, with},
     failure::Fault,
     id::StepNo,
-    value::{Args, ArgsWriter, KeyPart, Param, Recordable, Value, ValueError},
+    value::{Args, ArgsWriter, Check, KeyPart, Param, Recordable, Value, ValueError},
 };
 
 /// A call of an effect: what `search_policy("refunds")` returns. Nothing runs until a workflow awaits it.
@@ -42,10 +42,19 @@ pub struct WorkflowCall<R> {
     pub(crate) meta: &'static WorkflowMeta,
     pub(crate) name: Name,
     pub(crate) args: Result<(Args, u128), ValueError>,
+    checks: Vec<(Check, &'static str)>,
     _returns: PhantomData<fn() -> R>,
 }
 
 named!([R] WorkflowCall<R>);
+
+impl<R> WorkflowCall<R> {
+    /// Whether each argument will be the same on every replay.
+    pub(crate) fn check(&self) -> Result<(), ValueError> {
+        let Ok((args, _)) = &self.args else { return Ok(()) };
+        self.checks.iter().try_for_each(|(check, name)| check(args, name))
+    }
+}
 
 impl<R> std::fmt::Debug for WorkflowCall<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -119,20 +128,23 @@ impl<T: KeyPart + ?Sized> Display for Shown<'_, T> {
 pub struct WorkflowArgs {
     meta: &'static WorkflowMeta,
     args: ArgsWriter,
+    checks: Vec<(Check, &'static str)>,
 }
 
 impl WorkflowArgs {
     pub fn new(meta: &'static WorkflowMeta) -> WorkflowArgs {
-        WorkflowArgs { meta, args: ArgsWriter::new(meta.params.len()) }
+        WorkflowArgs { meta, args: ArgsWriter::new(meta.params.len()), checks: Vec::new() }
     }
 
     pub fn arg<T: ?Sized, O>(mut self, param: &Param<T, O>, value: &T) -> WorkflowArgs {
         (param.write)(&mut self.args, param.name, value);
+        self.checks.push((param.check, param.name));
         self
     }
 
     pub fn call<R>(self) -> WorkflowCall<R> {
-        WorkflowCall { meta: self.meta, name: self.meta.name.into(), args: self.args.finish(), _returns: PhantomData }
+        let (meta, args, checks) = (self.meta, self.args.finish(), self.checks);
+        WorkflowCall { meta, name: meta.name.into(), args, checks, _returns: PhantomData }
     }
 }
 

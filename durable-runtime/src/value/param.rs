@@ -4,7 +4,7 @@ use std::{borrow::Borrow, ops::Deref};
 
 use serde::Serialize;
 
-use super::{Args, ArgsWriter, Recordable, ValueError};
+use super::{Args, ArgsWriter, Recordable, ValueError, ValueErrorKind};
 
 /// A recorded parameter: its name, and how a value of it is written and read.
 ///
@@ -14,6 +14,39 @@ pub struct Param<T: ?Sized, O = T> {
     pub(crate) name: &'static str,
     pub(crate) write: fn(&mut ArgsWriter, &'static str, &T),
     pub(crate) read: fn(&Args, &'static str) -> Result<O, ValueError>,
+    /// Whether the recorded value is the same on every replay.
+    pub(crate) check: Check,
+}
+
+/// Says why a recorded argument is not the same on every replay, if so.
+pub(crate) type Check = fn(&Args, &'static str) -> Result<(), ValueError>;
+
+/// How often [`comes_back`] reads a value: the order of a set of two is right by chance every other time.
+const READS: usize = 6;
+
+/// Reads an argument again and again: what is written of it must be the same each time, and reading must not panic.
+fn comes_back<T: Recordable>(args: &Args, name: &'static str) -> Result<(), ValueError> {
+    let changes = |reason: &str| {
+        Err(ValueError::new(ValueErrorKind::Changes, std::any::type_name::<T>(), name.to_owned(), reason.to_owned()))
+    };
+    let read = || -> Result<u128, ValueError> {
+        let mut again = ArgsWriter::new(1);
+        again.arg(name, &args.decode::<T>(name)?);
+        Ok(again.finish()?.1)
+    };
+    let mut first = None;
+    for _ in 0..READS {
+        // Reading is user code, and may panic.
+        let Ok(digest) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)) else {
+            return changes("its Deserialize panics on it");
+        };
+        if *first.get_or_insert(digest.clone()?) != digest? {
+            return changes(
+                "it is written in another order each time it was read: use a BTreeSet or BTreeMap, not a HashSet",
+            );
+        }
+    }
+    Ok(())
 }
 
 impl<T> Param<T> {
@@ -28,6 +61,7 @@ impl<T> Param<T> {
                 args.arg(name, value);
             },
             read: Args::decode::<T>,
+            check: comes_back::<T>,
         }
     }
 }
@@ -38,7 +72,7 @@ impl<T: ?Sized> Param<T, Lent<T>> {
     where
         T: Lend,
     {
-        Param { name, write: T::write, read: T::read }
+        Param { name, write: T::write, read: T::read, check: T::check }
     }
 }
 
@@ -69,6 +103,13 @@ pub trait Lend {
     ///
     /// As [`Args::decode`].
     fn read(args: &Args, name: &'static str) -> Result<Lent<Self>, ValueError>;
+
+    /// Says why the value is not the same on every replay, if so.
+    ///
+    /// # Errors
+    ///
+    /// As [`Args::get`].
+    fn check(args: &Args, name: &'static str) -> Result<(), ValueError>;
 }
 
 #[diagnostic::do_not_recommend]
@@ -79,6 +120,10 @@ impl<T: Serialize + ToOwned<Owned: Recordable + Sync> + ?Sized> Lend for T {
 
     fn read(args: &Args, name: &'static str) -> Result<Lent<T>, ValueError> {
         args.decode::<T::Owned>(name).map(|owned| Lent(Box::new(owned)))
+    }
+
+    fn check(args: &Args, name: &'static str) -> Result<(), ValueError> {
+        comes_back::<T::Owned>(args, name)
     }
 }
 

@@ -47,6 +47,8 @@ struct BodyTask {
     unwanted: watch::Sender<bool>,
     /// Its life is over, and it still holds a slot.
     slot: bool,
+    /// Whether anybody outside could tell that it ran.
+    outward: bool,
 }
 
 /// What became of one life.
@@ -476,7 +478,8 @@ impl RunTask {
             report.tell(end);
         };
         let abort = self.shared.tokio.spawn(body.instrument(span)).abort_handle();
-        self.bodies.insert((step, attempt), BodyTask { life_no, abort, unwanted, slot: false });
+        let outward = meta.contract.is_outward();
+        self.bodies.insert((step, attempt), BodyTask { life_no, abort, unwanted, slot: false, outward });
     }
 
     fn reconcile(&self, step: StepNo, start: Start) {
@@ -557,7 +560,18 @@ impl RunTask {
             }
             tokio::select! {
                 () = self.cell.wake.notified() => {}
-                _ = abandon.wait_for(|abandon| *abandon) => return,
+                _ = abandon.wait_for(|abandon| *abandon) => return self.abandon(),
+            }
+        }
+    }
+
+    /// The grace of a shutdown is over: the bodies are dropped. One that nobody outside could tell of is no attempt for the
+    /// next life; of the others it knows as much as after a crash.
+    fn abandon(&mut self) {
+        for ((step, attempt), body) in std::mem::take(&mut self.bodies) {
+            body.abort.abort();
+            if !body.outward && !self.is_ended() {
+                self.put_outcome(step, attempt, BodyEnd::ShutDown, body.slot);
             }
         }
     }
