@@ -10,23 +10,26 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     clock::Millis,
     contract::{EffectMeta, Site, site_by_id},
-    entry::{Call, Entry, EntryError, EscapedName, Kind, Path, decode},
+    entry::{Call, Entry, EntryError, Kind, Path, decode},
     failure::{Fault, shortened},
     fold::{IllegalEntry, RunState},
     id::{Seq, StepNo},
     script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
     value::{Args, Value, ValueError},
 };
+
+mod scope;
+
+pub(crate) use scope::{OpenJoin, OpenScope};
+use scope::{Route, Scope, Segment};
 
 /// A place in [`Core::scopes`].
 pub(crate) type ScopeNo = u32;
@@ -153,33 +156,6 @@ pub(crate) enum Delivered {
     Fired,
 }
 
-struct Scope {
-    parent: Option<ScopeNo>,
-    segment: Segment,
-    /// The scope as text, once it was needed.
-    text: Option<Arc<str>>,
-    route: Route,
-    counts: Vec<(Cow<'static, str>, u32)>,
-}
-
-enum Segment {
-    /// The workflow's own body.
-    Root,
-    /// The `n`th of its name.
-    Named(Cow<'static, str>, u32),
-    /// A branch of a combinator.
-    Branch(u32),
-    /// No level of its own: what is asked in it is asked in its parent.
-    Transparent,
-}
-
-#[derive(Clone, Copy)]
-enum Route {
-    Up,
-    Join(u32, u32),
-    Task(u32),
-}
-
 /// A begun step's future.
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -258,148 +234,6 @@ impl Core {
             ready_tasks: VecDeque::new(),
             root_ready: true,
         })
-    }
-
-    // ---- paths ----
-
-    /// The scope that numbers what is asked here.
-    fn numbering(&self) -> ScopeNo {
-        let mut s = self.here;
-        loop {
-            let scope = &self.scopes[s as usize];
-            match (&scope.segment, scope.parent) {
-                (Segment::Transparent, Some(parent)) => s = parent,
-                _ => return s,
-            }
-        }
-    }
-
-    /// How often this scope has asked for the name before.
-    #[expect(clippy::ptr_arg, reason = "a borrowed name is kept without a copy")]
-    fn count(&mut self, name: &Cow<'static, str>) -> u32 {
-        let scope = self.numbering();
-        let counts = &mut self.scopes[scope as usize].counts;
-        if let Some((_, n)) = counts.iter_mut().find(|(known, _)| known == name) {
-            *n += 1;
-            return *n;
-        }
-        counts.push((name.clone(), 0));
-        0
-    }
-
-    fn path(&mut self, name: Cow<'static, str>) -> Path<'static> {
-        let n = self.count(&name);
-        let scope = self.text(self.here);
-        Path { scope: Cow::Owned(scope.as_ref().into()), name, n }
-    }
-
-    /// A scope as text: `join_all[0]/3/turn[1]`.
-    fn text(&mut self, scope: ScopeNo) -> Arc<str> {
-        if let Some(text) = &self.scopes[scope as usize].text {
-            return text.clone();
-        }
-        let above = match self.scopes[scope as usize].parent {
-            Some(parent) => self.text(parent),
-            None => "".into(),
-        };
-        let slash = if above.is_empty() { "" } else { "/" };
-        let text: Arc<str> = match &self.scopes[scope as usize].segment {
-            Segment::Root | Segment::Transparent => above,
-            Segment::Named(name, n) => format!("{above}{slash}{}[{n}]", EscapedName(name)).into(),
-            Segment::Branch(i) => format!("{above}{slash}{i}").into(),
-        };
-        self.scopes[scope as usize].text = Some(text.clone());
-        text
-    }
-
-    /// 128 bits that this run gives for this name here, the same on every replay.
-    pub(crate) fn bits(&mut self, name: &'static str) -> u128 {
-        let path = self.path(Cow::Borrowed(name)).to_string();
-        let mut hash = Xxh3::new();
-        hash.update(b"R");
-        hash.update(&self.seed.to_le_bytes());
-        hash.update(path.as_bytes());
-        hash.digest128()
-    }
-
-    // ---- scopes and combinators ----
-
-    fn open(&mut self, segment: Segment, route: Route, parent: ScopeNo) -> ScopeNo {
-        let scope = Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new() };
-        match self.free_scopes.pop() {
-            Some(free) => {
-                self.scopes[free as usize] = scope;
-                free
-            }
-            None => {
-                self.scopes.push(scope);
-                (self.scopes.len() - 1) as ScopeNo
-            }
-        }
-    }
-
-    /// Opens the next scope of that name here.
-    pub(crate) fn open_scope(&mut self, name: Cow<'static, str>) -> OpenScope {
-        let n = self.count(&name);
-        OpenScope(self.open(Segment::Named(name, n), Route::Up, self.here))
-    }
-
-    /// Opens a combinator's own scope and its routing table.
-    pub(crate) fn open_join(&mut self, name: Cow<'static, str>) -> OpenJoin {
-        let scope = self.open_scope(name);
-        // Now: a set that has moved has no other way to know where it began.
-        self.text(scope.0);
-        let join = match self.free_joins.pop() {
-            Some(free) => free,
-            None => {
-                self.joins.push(VecDeque::new());
-                (self.joins.len() - 1) as u32
-            }
-        };
-        OpenJoin { scope, join }
-    }
-
-    /// Opens the scope of a combinator's child.
-    pub(crate) fn open_branch(&mut self, join: &OpenJoin, child: u32) -> OpenScope {
-        OpenScope(self.open(Segment::Branch(child), Route::Join(join.join, child), join.scope.0))
-    }
-
-    /// Makes a combinator that is awaited in another place than before report there; its path stays what it was.
-    pub(crate) fn reach(&mut self, join: &OpenJoin) {
-        self.scopes[join.scope.0 as usize].parent = Some(self.here);
-    }
-
-    /// The next child of a combinator that has something to do.
-    pub(crate) fn next_child(&mut self, join: &OpenJoin) -> Option<u32> {
-        self.joins[join.join as usize].pop_front()
-    }
-
-    /// Makes `scope` the one that is polled, and answers the one before.
-    pub(crate) fn enter(&mut self, scope: ScopeNo) -> ScopeNo {
-        mem::replace(&mut self.here, scope)
-    }
-
-    /// Marks the one way down to `scope`.
-    fn mark(&mut self, scope: ScopeNo) {
-        let mut s = scope;
-        loop {
-            let Scope { route, parent, .. } = &self.scopes[s as usize];
-            match *route {
-                Route::Join(join, child) => self.joins[join as usize].push_back(child),
-                Route::Task(task) => {
-                    self.ready_tasks.push_back(task);
-                    return;
-                }
-                Route::Up => {}
-            }
-            match *parent {
-                Some(parent) => s = parent,
-                None => {
-                    self.root_ready = true;
-                    return;
-                }
-            }
-        }
     }
 
     // ---- commands ----
@@ -709,30 +543,6 @@ impl Core {
     /// All tasks' futures, in the order begun, when the code has returned.
     pub(crate) fn take_tasks(&mut self) -> Vec<TaskFuture> {
         (0..self.tasks.len() as u32).filter_map(|t| self.forget_task(t)).collect()
-    }
-}
-
-/// A scope, until it is dropped: by then all that was asked in it is over or closed.
-pub(crate) struct OpenScope(pub(crate) ScopeNo);
-
-impl Drop for OpenScope {
-    fn drop(&mut self) {
-        try_with(|core| core.free_scopes.push(self.0));
-    }
-}
-
-/// A combinator's scope and routing table, until it is dropped.
-pub struct OpenJoin {
-    scope: OpenScope,
-    join: u32,
-}
-
-impl Drop for OpenJoin {
-    fn drop(&mut self) {
-        try_with(|core| {
-            core.joins[self.join as usize].clear();
-            core.free_joins.push(self.join);
-        });
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     contract::{Returned, WorkflowFuture, WorkflowMeta},
     core::{Core, Delivered, Fresh, Stop, Until, lend, with},
     effect::{Start, panic_text},
-    entry::{Call, End, Entry, Kind, Outcome, RunStarted, decode},
+    entry::{Call, End, Entry, Kind, Outcome, RunStarted},
     failure::{Fault, shortened},
     fold::{RunState, StepState, What},
     head::{HeadInfo, Started},
@@ -31,8 +31,9 @@ use crate::{
     log::{BatchNo, Log, Lost, Next},
     script::{Script, Source},
     store::{Batch, Row, StoreError, Written},
-    value::{Args, Value},
 };
+
+mod replay;
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,164 +217,6 @@ impl Life {
     /// Whether the terminal entry is appended.
     pub(crate) fn is_over(&self) -> bool {
         self.state().ended
-    }
-
-    // ---- replay ----
-
-    /// Replays the log to its end. No body runs, nothing is appended.
-    pub(crate) fn replay(&mut self, now: Now, lookup: Lookup<'_>) -> Opened {
-        self.now = now;
-        let opened = if self.setting.after_crash {
-            // What the code logs while it is replayed it has logged before.
-            let quiet = tracing::subscriber::NoSubscriber::default();
-            tracing::subscriber::with_default(quiet, || self.replay_all(lookup))
-        } else {
-            self.replay_all(lookup)
-        };
-        if !matches!(opened, Opened::Live) {
-            self.drop_code();
-        }
-        opened
-    }
-
-    fn replay_all(&mut self, lookup: Lookup<'_>) -> Opened {
-        match self.begin(lookup) {
-            Ok(None) => {}
-            Ok(Some(opened)) => return opened,
-            Err(stop) => return Opened::Stopped(stop),
-        }
-        let mut returned = None;
-        loop {
-            if self.future.is_some() && returned.is_none() {
-                returned = self.poll_code();
-                if let Some(stop) = self.core_mut().stop.take()
-                    && let Err(stop) = self.ends_anyway(stop)
-                {
-                    return Opened::Stopped(stop);
-                }
-            }
-            let more = match self.next_recorded(returned.is_some()) {
-                Ok(more) => more,
-                Err(stop) => match self.ends_anyway(stop) {
-                    Ok(()) => true,
-                    Err(stop) => return Opened::Stopped(stop),
-                },
-            };
-            if self.core().over {
-                self.drop_code();
-                returned = None;
-            }
-            if !more {
-                break;
-            }
-        }
-        if self.is_over() {
-            return Opened::Ended;
-        }
-        self.replayed(returned);
-        match self.stop.take() {
-            Some(stop) => Opened::Stopped(stop),
-            None => Opened::Live,
-        }
-    }
-
-    /// Reads `run.started` and makes the code's future.
-    fn begin(&mut self, lookup: Lookup<'_>) -> Result<Option<Opened>, Stop> {
-        let Some((_, frame)) = self.core_mut().script.peek()? else {
-            let what = "its log is empty".into();
-            let run = Some(self.setting.run.clone());
-            return Err(Stop::Store(StoreError::Damaged { place: "log".into(), run, seq: Some(Seq(0)), what }));
-        };
-        let entry = decode(&frame).map_err(|e| Stop::Entry(Seq(0), e))?;
-        let core = self.core_mut();
-        if !core.pass(&entry) {
-            return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
-        }
-        let Kind::RunStarted(started) = &entry.kind else {
-            unreachable!("the fold takes nothing else at seq 0");
-        };
-        core.now = entry.at;
-        core.seed = started.seed;
-        self.started =
-            Some(Started { workflow: (&*started.workflow).into(), module: (&*started.module).into(), at: entry.at });
-        let Some(meta) = lookup(started) else {
-            let (workflow, module) = (started.workflow.to_string(), started.module.to_string());
-            return Ok(Some(Opened::NoCode { workflow, module }));
-        };
-        let args = Args::from_value(Value::from_bytes(frame.slice_ref(&started.args)));
-        // Decoding is user code, and may panic.
-        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (meta.run)(args))) {
-            Ok(Ok(future)) => self.future = Some(future),
-            Ok(Err(error)) => return Err(Stop::Undecodable { step: meta.name.to_owned(), site: None, error }),
-            Err(payload) => return Err(Stop::Panicked { message: panic_text(payload), after: None }),
-        }
-        Ok(None)
-    }
-
-    /// A run whose log holds `run.ending` ends from the log alone: what its code does now is of no account. `Ok`: the
-    /// log was read up to there.
-    fn ends_anyway(&mut self, stop: Stop) -> Result<(), Stop> {
-        if matches!(stop, Stop::Store(_) | Stop::Entry(..) | Stop::Illegal(_)) {
-            return Err(stop);
-        }
-        self.drop_code();
-        loop {
-            let core = self.core_mut();
-            let Some((_, frame)) = core.script.peek()? else { return Err(stop) };
-            let entry = decode(&frame).map_err(|e| Stop::Entry(core.state.len, e))?;
-            if !core.pass(&entry) {
-                return Err(core.stop.take().unwrap_or(stop));
-            }
-            if core.state.ending.is_some() {
-                core.over = true;
-                return Ok(());
-            }
-        }
-    }
-
-    /// Folds recorded entries up to the completion that the code is polled for next. False at the end of the log.
-    fn next_recorded(&mut self, returned: bool) -> Result<bool, Stop> {
-        loop {
-            let coded = self.future.is_some() && !returned;
-            let core = self.core_mut();
-            if !core.fresh.is_empty() {
-                return Ok(false);
-            }
-            let Some((seq, frame)) = core.script.peek().map_err(Stop::from)? else { return Ok(false) };
-            let entry = decode(&frame).map_err(|e| Stop::Entry(seq, e))?;
-            if (coded || returned) && entry.kind.is_command() {
-                core.diverge(seq, &entry, None);
-                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
-            }
-            if !core.pass(&entry) {
-                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
-            }
-            match &entry.kind {
-                Kind::RunEnding(_) | Kind::RunEnded(_) => {
-                    core.over = true;
-                    self.drop_code();
-                }
-                kind => {
-                    if let Some((step, delivered)) = completion(kind, &frame)
-                        && core.deliver(step, delivered)
-                    {
-                        core.now = entry.at;
-                        return Ok(true);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The end of the log is reached: what the last poll asked beyond it is appended, and what earlier lives left open is taken over.
-    fn replayed(&mut self, returned: Option<Returned>) {
-        let len = self.state().len;
-        self.log = Log::new(self.setting.run.clone(), self.setting.generation, self.setting.epoch, len);
-        self.arm();
-        self.polled(returned);
-        if self.stop.is_none() {
-            self.take_over();
-        }
     }
 
     // ---- polls ----

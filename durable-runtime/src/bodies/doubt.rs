@@ -1,0 +1,206 @@
+//! Steps in doubt: what is asked, who may say what happened, and from when on a body may run again.
+
+use super::{End, Report};
+use crate::{
+    clock::Millis,
+    contract::{ReconcileEnd, WhenInDoubt},
+    drive::{Life, Now, Output},
+    entry::{Kind, Outcome, Resolved},
+    failure::Fault,
+    fold::{Step, StepState},
+    id::{Attempt, StepNo},
+    mailbox::{Message, Verdict},
+    store::{Act, Row},
+    value::ValueError,
+};
+
+/// How often a reconcile function may answer "unknown" before the step is held for a person.
+const RECONCILE_TRIES_MAX: u32 = 10;
+/// Longest wait between two questions to a reconcile function.
+const RECONCILE_WAIT_MAX_MS: Millis = 5 * 60 * 1000;
+
+/// A step in doubt that may be asked about, or run again, from some moment on.
+#[derive(Debug)]
+pub(crate) struct Settle {
+    /// When there is something to do next, on the monotonic clock.
+    pub(crate) due: Millis,
+    /// When no request of the dead body can be under way any more.
+    settled: Millis,
+    attempt: Attempt,
+    tries: u32,
+    /// A person has said "run again": the row that says so, and who.
+    again: Option<(u128, String)>,
+    /// Whether a reconcile function is to be asked.
+    asks: bool,
+}
+
+impl Settle {
+    /// Whether it goes on without a person: a reconcile function is, or will be, asked, or a person has spoken.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.asks || self.again.is_some()
+    }
+}
+
+impl Life {
+    pub(super) fn in_doubt(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
+        if self.append(Kind::EffectInDoubt { step, attempt, reason: reason.into() }) {
+            self.doubted(step, attempt, reason);
+        }
+    }
+
+    /// What the effect's attribute says about a doubt.
+    pub(super) fn doubted(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
+        let Some(meta) = self.core().effect(step).filter(|_| self.is_wanted(step)) else { return };
+        match meta.in_doubt {
+            WhenInDoubt::Hold => {}
+            WhenInDoubt::Error => {
+                let reason = reason.to_owned();
+                let fault = Fault::InDoubt { effect: meta.name.to_owned(), attempt: attempt.0, reason };
+                self.fault(step, attempt, fault, true);
+            }
+            WhenInDoubt::Reconcile { settle_ms, .. } => {
+                let due = self.now.monotonic.saturating_add(settle_ms);
+                self.settling.insert(step, Settle { due, settled: due, attempt, tries: 0, again: None, asks: true });
+            }
+        }
+    }
+
+    /// Asks about, or calls again, the next step whose doubt has settled.
+    pub(crate) fn next_settled(&mut self) -> bool {
+        let now = self.now.monotonic;
+        let Some((step, settle)) = self.settling.iter_mut().find(|(_, settle)| settle.due <= now) else { return false };
+        let (step, attempt) = (*step, settle.attempt);
+        if self.lingering.contains(&(step, attempt)) {
+            // Neither asked nor run again while the body still runs: its own end is the better answer.
+            settle.due = now.saturating_add(1_000);
+            return false;
+        }
+        if let Some((row, by)) = settle.again.take() {
+            self.settling.remove(&step);
+            return self.run_again(step, attempt, &by, Some(row));
+        }
+        // Until the answer, or for good if nothing is to be asked.
+        settle.due = Millis::MAX;
+        if !settle.asks {
+            return false;
+        }
+        if let Some(meta) = self.core().effect(step)
+            && let Some(start) = self.start(step, attempt, meta)
+        {
+            self.outputs.push(Output::Reconcile(step, start));
+        }
+        false
+    }
+
+    fn run_again(&mut self, step: StepNo, attempt: Attempt, by: &str, row: Option<u128>) -> bool {
+        if let Some(row) = row {
+            self.log.act(Act::Take { row });
+        }
+        if !matches!(self.state().steps.get(&step), Some(Step { state: StepState::InDoubt(n, ..), .. }) if *n == attempt)
+        {
+            return true;
+        }
+        let how = Resolved::RunAgain;
+        if self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
+            self.wanting.push_back(step);
+        }
+        true
+    }
+
+    /// What a reconcile function answered.
+    pub(crate) fn reconciled(
+        &mut self,
+        step: StepNo,
+        attempt: Attempt,
+        end: Result<ReconcileEnd, ValueError>,
+        now: Now,
+    ) {
+        self.now = now;
+        if self.stop.is_some() || self.lost.is_some() {
+            return;
+        }
+        let doubted = matches!(self.state().steps.get(&step),
+            Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
+        if !doubted || self.state().ending.is_some() {
+            return;
+        }
+        match end {
+            Ok(ReconcileEnd::Happened(Ok(value))) => {
+                self.resolved(step, attempt, Verdict::Succeeded(value), "reconcile")
+            }
+            Ok(ReconcileEnd::CannotHappen) => {
+                self.settling.remove(&step);
+                self.run_again(step, attempt, "reconcile", None);
+            }
+            Ok(ReconcileEnd::Unknown | ReconcileEnd::Failed(_) | ReconcileEnd::Happened(Err(_))) | Err(_) => {
+                if let Some(settle) = self.settling.get_mut(&step) {
+                    settle.tries += 1;
+                    let wait = 1_000u64.saturating_mul(1 << settle.tries.min(20)).min(RECONCILE_WAIT_MAX_MS);
+                    settle.asks = settle.tries < RECONCILE_TRIES_MAX;
+                    settle.due = if settle.asks { now.monotonic.saturating_add(wait) } else { Millis::MAX };
+                }
+            }
+        }
+    }
+
+    fn resolved(&mut self, step: StepNo, attempt: Attempt, verdict: Verdict, by: &str) {
+        self.settling.remove(&step);
+        let how = match verdict {
+            Verdict::Succeeded(_) => Resolved::Succeeded,
+            Verdict::Failed(_) | Verdict::FailedWith(_) => Resolved::Failed,
+            Verdict::RunAgain => Resolved::RunAgain,
+        };
+        if !self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
+            return;
+        }
+        let limit = self.setting.value_bytes_max;
+        match verdict {
+            Verdict::Succeeded(value) | Verdict::FailedWith(value) if value.len() > limit => {
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                let reason = format!("the value that {by} gave is longer than the limit");
+                let (size, limit) = (Some(value.len() as u64), Some(limit as u64));
+                self.fault(step, attempt, Fault::NotRecordable { effect, reason, size, limit }, false);
+            }
+            Verdict::Succeeded(value) => {
+                self.result(step, attempt, Outcome::Ok(value.as_bytes().to_vec().into()), false);
+            }
+            Verdict::FailedWith(value) => {
+                self.result(step, attempt, Outcome::Err(value.as_bytes().to_vec().into()), false);
+            }
+            Verdict::Failed(reason) => {
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                self.fault(step, attempt, Fault::ResolvedAsFailed { effect, attempt: attempt.0, reason }, false);
+            }
+            Verdict::RunAgain => self.wanting.push_back(step),
+        }
+    }
+
+    /// Takes a row of the mailbox.
+    pub(crate) fn row(&mut self, row: Row) {
+        match Message::read(&row) {
+            Some(Message::Outcome { generation, step, attempt, end }) if generation == self.setting.generation => {
+                self.body_ended(Report { step, attempt, end: End::Body(end), row: Some(row.id) });
+            }
+            Some(Message::Resolve { generation, step, attempt, how, by }) if generation == self.setting.generation => {
+                let doubted = matches!(self.state().steps.get(&step),
+                    Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
+                if !doubted || self.state().ending.is_some() {
+                    return self.log.act(Act::Take { row: row.id });
+                }
+                let lingers = self.lingering.contains(&(step, attempt));
+                if matches!(how, Verdict::RunAgain) && (lingers || self.settling.contains_key(&step)) {
+                    // The body, or a request of a dead one, may still be under way: a person's word does not change that.
+                    let now = self.now.monotonic;
+                    let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
+                    let settle = self.settling.entry(step).or_insert(fresh);
+                    settle.again = Some((row.id, by));
+                    settle.due = settle.settled;
+                    return;
+                }
+                self.log.act(Act::Take { row: row.id });
+                self.resolved(step, attempt, how, &by);
+            }
+            _ => {}
+        }
+    }
+}
