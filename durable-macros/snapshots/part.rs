@@ -1,10 +1,9 @@
-pub(crate) fn turn<'durable, 'durable0, 'durable1, 'durable2, T: Tool>(
+pub(crate) fn turn<'durable, 'durable0, 'durable1, 'durable2, T: Tool + 'durable>(
     &'durable0 mut self,
     history: &'durable1 mut Vec<T>,
     q: Cow<'durable2, str>,
 ) -> ::durable::Part<'durable, Result<&'durable0 T, Error>>
 where
-    T: 'durable,
     'durable0: 'durable,
     'durable1: 'durable,
     'durable2: 'durable,

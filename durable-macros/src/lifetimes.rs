@@ -188,9 +188,10 @@ mod tests {
     fn what_was_left_out_gets_a_name_that_outlives_the_future() {
         check(
             "async fn ask<T: Ask>(history: &mut Vec<String>, q: &T) -> u64",
-            "fn ask<'durable, 'durable0, 'durable1, T: Ask>(history: &'durable0 mut Vec<String>, q: &'durable1 T) -> u64 \
-             where T: 'durable, 'durable0: 'durable, 'durable1: 'durable",
+            "fn ask<'durable, 'durable0, 'durable1, T: Ask + 'durable>(history: &'durable0 mut Vec<String>, q: &'durable1 T) -> u64 \
+             where 'durable0: 'durable, 'durable1: 'durable",
         );
+        check("async fn ask<T>(q: T) where T: Ask", "fn ask<'durable, T>(q: T) where T: Ask, T: 'durable");
         check(
             "async fn look(text: Cow<'_, str>, f: fn(&str) -> &str)",
             "fn look<'durable, 'durable0>(text: Cow<'durable0, str>, f: fn(&str) -> &str) where 'durable0: 'durable",
