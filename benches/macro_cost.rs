@@ -13,17 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-const STEPS: [usize; 3] = [10, 100, 1_000];
-const EFFECTS: usize = 10;
+/// Steps of the workflow, and effects that it calls: the cost of the one, and of the other.
+const CASES: [(usize, usize); 4] = [(10, 1), (100, 1), (1_000, 1), (100, 10)];
 const ROUNDS: usize = 7;
 
 fn main() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let dir = root.join("target/macro-cost");
-    println!("{:>6} {:>10} {:>10} {:>7}", "steps", "plain ms", "durable ms", "ratio");
-    for steps in STEPS {
-        let plain = package(&dir, &root, &format!("plain_{steps}"), &source(steps, false));
-        let durable = package(&dir, &root, &format!("durable_{steps}"), &source(steps, true));
+    println!("{:>6} {:>8} {:>10} {:>10} {:>7}", "steps", "effects", "plain ms", "durable ms", "ratio");
+    for (steps, effects) in CASES {
+        let plain = package(&dir, &root, &format!("plain_{steps}_{effects}"), &source(steps, effects, false));
+        let durable = package(&dir, &root, &format!("durable_{steps}_{effects}"), &source(steps, effects, true));
         let mut best = [Duration::MAX; 2];
         // The first round builds what both depend on.
         for round in 0..=ROUNDS {
@@ -35,14 +35,14 @@ fn main() {
             }
         }
         let [plain, durable] = best.map(|best| best.as_secs_f64() * 1e3);
-        println!("{steps:>6} {plain:>10.0} {durable:>10.0} {:>7.2}", durable / plain);
+        println!("{steps:>6} {effects:>8} {plain:>10.0} {durable:>10.0} {:>7.2}", durable / plain);
     }
 }
 
 /// A workflow of `steps` steps over a few effects, or the same with the attributes left out.
-fn source(steps: usize, durable: bool) -> String {
+fn source(steps: usize, effects: usize, durable: bool) -> String {
     let mut source = String::from("#![allow(dead_code)]\n");
-    for effect in 0..EFFECTS {
+    for effect in 0..effects {
         if durable {
             source.push_str("#[durable::effect(read_only)]\n");
         }
@@ -56,7 +56,7 @@ fn source(steps: usize, durable: bool) -> String {
     }
     source.push_str("pub async fn agent(topic: String) -> durable::Result<String> {\n    let mut notes = topic;\n");
     for step in 0..steps {
-        let _ = writeln!(source, "    notes = effect_{}(&notes, {step}).await?;", step % EFFECTS);
+        let _ = writeln!(source, "    notes = effect_{}(&notes, {step}).await?;", step % effects);
     }
     source.push_str("    Ok(notes)\n}\n");
     if !durable {
