@@ -480,6 +480,18 @@ pub(crate) fn next_frame(frames: &mut Bytes) -> Result<Option<Bytes>, EntryError
     Ok(Some(frame.split_off(FRAME_HEAD)))
 }
 
+/// The frames of a record that begins at `first`, from `from` on: the record that holds a place may begin before it.
+///
+/// # Errors
+///
+/// The place of the first frame that is damaged, and what is wrong.
+pub(crate) fn frames_from(first: Seq, mut frames: Bytes, from: Seq) -> Result<Bytes, (Seq, EntryError)> {
+    for seq in first.0..from.0.max(first.0) {
+        next_frame(&mut frames).map_err(|e| (Seq(seq), e))?;
+    }
+    Ok(frames)
+}
+
 /// Decodes what [`next_frame`] cut off, without copying texts and values.
 ///
 /// # Errors

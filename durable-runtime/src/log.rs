@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{
     clock::Millis,
-    entry::{Entry, EntryError, Kind, each_entry},
+    entry::{Entry, EntryError, Kind, each_entry, frames_from},
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     store::{Act, Batch, Head, Store, StoreError, Written},
 };
@@ -318,15 +318,12 @@ pub(crate) fn read_frames(
             return Ok(all.freeze());
         }
         for record in records {
-            let mut frames = record.frames;
-            for seq in record.first.0..at.0.max(record.first.0) {
-                crate::entry::next_frame(&mut frames).map_err(|e| StoreError::Damaged {
-                    place: store.about().place.clone(),
-                    run: Some(run.clone()),
-                    seq: Some(Seq(seq)),
-                    what: e.to_string().into(),
-                })?;
-            }
+            let frames = frames_from(record.first, record.frames, at).map_err(|(seq, e)| StoreError::Damaged {
+                place: store.about().place.clone(),
+                run: Some(run.clone()),
+                seq: Some(seq),
+                what: e.to_string().into(),
+            })?;
             all.extend_from_slice(&frames);
             at = record.first.plus(record.count.into());
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     contract::{Contract, Site},
-    entry::{Call, Entry, EntryError, Kind, Path, next_frame},
+    entry::{Call, Entry, EntryError, Kind, Path, frames_from, next_frame},
     failure::shortened,
     id::{Seq, StepNo},
     store::{Record, StoreError},
@@ -49,12 +49,7 @@ impl Script {
         if self.peeked.is_none() {
             while self.frames.is_empty() {
                 if let Some(record) = self.records.pop_front() {
-                    // The first record read may begin before the place asked for.
-                    let mut frames = record.frames;
-                    for seq in record.first.0..self.next.0.max(record.first.0) {
-                        next_frame(&mut frames).map_err(|e| (Seq(seq), e))?;
-                    }
-                    self.frames = frames;
+                    self.frames = frames_from(record.first, record.frames, self.next)?;
                     continue;
                 }
                 let Some(source) = &mut self.source else { return Ok(None) };
