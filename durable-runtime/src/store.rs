@@ -2,14 +2,18 @@
 //!
 //! A store keeps bytes by run, generation and place in the log. It never knows what a workflow is.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::id::{Epoch, Generation, RunId, Seq, StoreId};
 
+mod check;
+mod error;
 pub mod memory;
 pub mod sled;
+
+pub use error::StoreError;
 
 /// A durable log of many runs.
 ///
@@ -27,8 +31,7 @@ pub trait Store: Send + Sync + 'static {
     fn submit(&self, write: Write, done: Done);
 
     /// Reads records of a run's log, from the record that holds `from` on, until about `bytes_max` bytes are read (at
-    /// least one record, if
-    /// there is one). Nothing at or after `from`: an empty list.
+    /// least one record, if there is one). Nothing at or after `from`: an empty list.
     ///
     /// # Errors
     ///
@@ -36,12 +39,27 @@ pub trait Store: Send + Sync + 'static {
     fn read(&self, run: &RunId, generation: Generation, from: Seq, bytes_max: usize)
     -> Result<Vec<Record>, StoreError>;
 
-    /// The rows in the mailbox of a run, oldest first.
+    /// Up to `most` rows of a run's mailbox that were put after row number `after`, oldest first, with their numbers.
     ///
     /// # Errors
     ///
     /// Those of the medium.
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError>;
+    fn rows(&self, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError>;
+
+    /// The values that a run has published, the last one of each name, in the order of the names' bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of the medium.
+    fn published(&self, run: &RunId) -> Result<Vec<(Arc<str>, Published)>, StoreError>;
+
+    /// All that the store holds of a run, to be put into another store by [`Write::Restore`]; `None` if there is no
+    /// such run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::read`].
+    fn dump(&self, run: &RunId) -> Result<Option<Dump>, StoreError>;
 
     /// What is known of one run beside its log; `None` if there is no such run.
     ///
@@ -92,8 +110,16 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).read(run, generation, from, bytes_max)
     }
 
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        (**self).rows(run)
+    fn rows(&self, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
+        (**self).rows(run, after, most)
+    }
+
+    fn published(&self, run: &RunId) -> Result<Vec<(Arc<str>, Published)>, StoreError> {
+        (**self).published(run)
+    }
+
+    fn dump(&self, run: &RunId) -> Result<Option<Dump>, StoreError> {
+        (**self).dump(run)
     }
 
     fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -166,38 +192,110 @@ pub enum Write {
         head: Head,
     },
     /// Takes the run for this process: [`Written::Claimed`] with an epoch later than any before, also than this
-    /// process's own. Earlier epochs can
-    /// write no more.
+    /// process's own. Earlier epochs can write no more. What the run waited for ([`Write::Release`]) is forgotten.
     Claim {
         /// The run.
         run: RunId,
+        /// What is kept beside the log from now on, see [`Write::Aside`].
+        aside: Option<Bytes>,
     },
-    /// Gives a claimed run back: [`Written::Done`], also if the epoch is not the run's any more.
+    /// Gives a claimed run back: [`Written::Done`], also if the epoch is not the run's any more; then nothing changes.
     Release {
         /// The run.
         run: RunId,
         /// The claim's epoch.
         epoch: Epoch,
+        /// What the run waits for; `None`: it is to go on as soon as somebody can.
+        wait: Option<Wait>,
     },
     /// Appends entries under a claim, with acts in the same transaction: [`Written::Done`].
     Append(Batch),
-    /// Puts a row into the mailbox of a run that may not exist yet: [`Written::Done`], also if a row with this id was
-    /// ever put before (then nothing changes).
+    /// Puts a row into the mailbox of a run: [`Written::Done`]; [`Written::Exists`] if a row with this id was ever put
+    /// before, then nothing changes.
     Put {
         /// The run.
         run: RunId,
         /// The row.
         row: Row,
+        /// Which runs take it.
+        to: Addressee,
     },
     /// Sets or removes what is kept of a run beside its log (why it is parked, how often its replay killed the
-    /// process):
-    /// [`Written::Done`]. Needs no claim, but a run: [`StoreError::NoSuchRun`].
+    /// process): [`Written::Done`]. Needs no claim, but a run: [`StoreError::NoSuchRun`].
     Aside {
         /// The run.
         run: RunId,
         /// The new text, or none.
         value: Option<Bytes>,
     },
+    /// Removes a run that has ended, with its logs, its mailbox and what it published: [`Written::Done`], also if there
+    /// is no such run. One that has not ended stays: [`Written::Unfinished`]. The id is free from then on, as if it had
+    /// never been used. Rows for a run that does not exist yet stay.
+    Remove {
+        /// The run.
+        run: RunId,
+    },
+    /// Makes a run as it was in another store: [`Written::Created`]. If the run is there already nothing changes:
+    /// [`Written::Exists`]. Rows that were put for it before follow those of the dump, each id once.
+    Restore {
+        /// The run.
+        run: RunId,
+        /// What the other store held.
+        dump: Box<Dump>,
+    },
+    /// Changes nothing: [`Written::Done`] once all that was submitted before is durable.
+    Barrier,
+}
+
+/// Which runs take a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Addressee {
+    /// Any, also one that does not exist yet or has ended.
+    Anyone,
+    /// Only one that exists, else [`StoreError::NoSuchRun`], and has not ended, else [`Written::Ended`]. A row whose id
+    /// was put before is answered with [`Written::Exists`] in either case.
+    Unfinished,
+}
+
+/// What a run that is in no process's memory waits for: it is to be claimed when `due` has come, or when its mailbox has
+/// got a row with a number above `seen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// On the wall clock, in milliseconds since 1970; `None`: nothing but a row wakes it.
+    pub due: Option<u64>,
+    /// The number of the last row that was looked at.
+    pub seen: u64,
+    /// A digest of the code that the run was replayed with: other code may say something else about it.
+    pub code: u64,
+}
+
+/// A value that a run has published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// In which log.
+    pub generation: Generation,
+    /// The log's length with the batch that published it: durable when that is.
+    pub len: Seq,
+    /// The value; the store does not look inside.
+    pub value: Bytes,
+}
+
+/// All that a store holds of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dump {
+    /// See [`RunRecord`].
+    pub record: RunRecord,
+    /// See [`Act::Create`].
+    pub owner: u128,
+    /// Its logs, oldest first.
+    pub logs: Vec<(Generation, Vec<Record>)>,
+    /// Its mailbox.
+    pub rows: Vec<(u64, Row)>,
+    /// The ids of the rows that were taken from it, ascending.
+    pub taken: Vec<u128>,
+    /// What it published, by name.
+    pub published: Vec<(Arc<str>, Published)>,
 }
 
 /// Entries of one run, and what must become true with them.
@@ -209,15 +307,14 @@ pub struct Batch {
     pub epoch: Epoch,
     /// The log.
     pub generation: Generation,
-    /// The log's length before the batch; another length or generation: [`StoreError::Conflict`]. The generation after
-    /// the
-    /// run's newest, at 0, begins the next log. Not compared if `count` is 0.
+    /// The log's length before the batch; another length, or a generation that is not the run's newest:
+    /// [`StoreError::Conflict`]. Not compared if `count` is 0 and no act is [`Act::Next`].
     pub at: Seq,
     /// Number of entries; may be 0 if there are acts.
     pub count: u32,
     /// The entries' frames, one after the other.
     pub frames: Bytes,
-    /// What else becomes true in the same transaction.
+    /// What else becomes true in the same transaction, after the entries and one after the other.
     pub acts: Vec<Act>,
     /// The derived index, if it changed.
     pub head: Option<Head>,
@@ -238,6 +335,38 @@ pub enum Act {
     Take {
         /// The row's id.
         row: u128,
+    },
+    /// Makes another run, as [`Write::Create`]. If it is there already nothing changes, but for `taken`, which is put into
+    /// the mailbox of the run that the batch is about unless the other one has the same owner.
+    Create {
+        /// The run.
+        run: RunId,
+        /// Number of entries, at least 1.
+        count: u32,
+        /// The entries' frames, one after the other.
+        frames: Bytes,
+        /// The derived index.
+        head: Head,
+        /// By whom; a run made by [`Write::Create`] has owner 0.
+        owner: u128,
+        /// Says that the id is taken.
+        taken: Row,
+    },
+    /// Begins the run's next log, of the generation after the batch's, with these entries. The batch's head must be that
+    /// log's. The claim stays. Once per batch.
+    Next {
+        /// Number of entries, at least 1.
+        count: u32,
+        /// The entries' frames, one after the other.
+        frames: Bytes,
+    },
+    /// Publishes a value of the run under a name, in place of the one before. After [`Act::Next`] in the same batch it is
+    /// published in the next log.
+    Publish {
+        /// The name.
+        name: Arc<str>,
+        /// The value.
+        value: Bytes,
     },
 }
 
@@ -260,6 +389,17 @@ pub struct RunRecord {
     pub head: Head,
     /// What was kept aside, see [`Write::Aside`].
     pub aside: Option<Bytes>,
+    /// What it waits for, if it was released so and not claimed since.
+    pub wait: Option<Wait>,
+    /// The number of the last row ever put into its mailbox; rows are numbered from 1.
+    pub version: u64,
+}
+
+impl RunRecord {
+    /// Whether nothing can happen to the run before `wait.due`: it is in no memory and has no unseen row.
+    pub fn is_waiting(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.seen >= self.version)
+    }
 }
 
 /// One row of a mailbox: a fact for the run, put by whoever knew it.
@@ -291,141 +431,12 @@ pub enum Written {
     Done,
     /// The run is new.
     Created,
-    /// The run was there before.
+    /// The run, or the row, was there before.
     Exists,
+    /// The run has ended: the row was not put.
+    Ended,
+    /// The run has not ended: it was not removed.
+    Unfinished,
     /// The run is claimed.
     Claimed(Epoch),
-}
-
-/// Why a store did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The epoch is not the run's: somebody else has claimed it since.
-    Fenced,
-    /// The log is not as long as the batch expects.
-    Conflict,
-    /// There is no such run to append to or to claim.
-    NoSuchRun,
-    /// Nothing was written, and the same write may succeed later: the disk is full, the server is down.
-    Refused {
-        /// Why.
-        reason: Arc<str>,
-    },
-    /// It may or may not have been written; reading back tells.
-    Unknown {
-        /// Why.
-        reason: Arc<str>,
-    },
-    /// Nothing was written, and this very write never will be.
-    Rejected {
-        /// Why.
-        reason: Arc<str>,
-    },
-    /// The store cannot write any more until it is opened again. Whether this write was written is not known, unless it
-    /// was
-    /// submitted after another had failed like this.
-    Poisoned {
-        /// What happened.
-        reason: Arc<str>,
-    },
-    /// The store was closed.
-    Closed,
-    /// Another process, or this one, has the store open.
-    InUse {
-        /// Where.
-        path: PathBuf,
-        /// The holder's process id, if it left one.
-        pid: Option<u32>,
-    },
-    /// What was written is not there, or is not what was written.
-    Damaged {
-        /// Where.
-        place: String,
-        /// The run concerned, if it is one run.
-        run: Option<RunId>,
-        /// The place in its log, if it is one place.
-        seq: Option<Seq>,
-        /// What is wrong.
-        what: Arc<str>,
-    },
-    /// The directory is no store, or one of a later version of this library.
-    NotAStore {
-        /// Where.
-        path: PathBuf,
-        /// What was found.
-        what: Arc<str>,
-    },
-    /// The caller demanded [`Durability::Full`] and this place does not give it.
-    NotDurable {
-        /// Where.
-        path: PathBuf,
-        /// Why not.
-        reason: Arc<str>,
-    },
-    /// The medium failed.
-    Io {
-        /// What was tried.
-        doing: Arc<str>,
-        /// What it said.
-        error: Arc<str>,
-    },
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Fenced => f.write_str("the run has been claimed by somebody else"),
-            StoreError::Conflict => f.write_str("the log is not as long as expected"),
-            StoreError::NoSuchRun => f.write_str("there is no such run"),
-            StoreError::Refused { reason } => write!(f, "the store refuses for now: {reason}"),
-            StoreError::Unknown { reason } => write!(f, "the store may or may not have written: {reason}"),
-            StoreError::Rejected { reason } => write!(f, "the store will never take this write: {reason}"),
-            StoreError::Poisoned { reason } => write!(f, "the store must be opened again: {reason}"),
-            StoreError::Closed => f.write_str("the store is closed"),
-            StoreError::InUse { path, pid: Some(pid) } => {
-                write!(f, "the store {} is in use by pid {pid}", path.display())?;
-                match *pid == std::process::id() {
-                    true => f.write_str(
-                        ", which is this process: it holds a Runtime or a Run of the store; shut that runtime down",
-                    ),
-                    false => f.write_str("; end that process, or use another store"),
-                }
-            }
-            StoreError::InUse { path, pid: None } => write!(f, "the store {} is in use", path.display()),
-            StoreError::Damaged { place, run, seq, what } => {
-                write!(f, "the store {place} is damaged")?;
-                if let Some(run) = run {
-                    write!(f, " at run {run}")?;
-                }
-                if let Some(seq) = seq {
-                    write!(f, ", seq {seq}")?;
-                }
-                write!(f, ": {what}")
-            }
-            StoreError::NotAStore { path, what } => write!(f, "{} is no store: {what}", path.display()),
-            StoreError::NotDurable { path, reason } => {
-                write!(f, "{} cannot make writes survive a loss of power: {reason}", path.display())
-            }
-            StoreError::Io { doing, error } => write!(f, "cannot {doing}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-/// Refuses a write that says one thing about its entries and holds another.
-fn check_entries(count: u32, least: u32, frames: &Bytes) -> Result<(), StoreError> {
-    if count < least || (count == 0) != frames.is_empty() {
-        let reason = format!("{count} entries in {} bytes", frames.len());
-        return Err(StoreError::Rejected { reason: reason.into() });
-    }
-    Ok(())
-}
-
-/// Whether entries of `generation` at `at` follow a run's newest log, given as its generation and length: they go on
-/// with it,
-/// or begin the next.
-fn continues(end: (Generation, Seq), generation: Generation, at: Seq) -> bool {
-    end == (generation, at) || (end.0.0.checked_add(1) == Some(generation.0) && at == Seq(0))
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests measure how long something takes")]
 
+#[path = "store/acting.rs"]
+mod acting;
 #[path = "store/child.rs"]
 mod child;
 #[path = "store/conformance.rs"]
@@ -13,6 +15,10 @@ mod crash;
 mod damage;
 #[path = "store/keeping.rs"]
 mod keeping;
+#[path = "store/killed.rs"]
+mod killed;
+#[path = "store/moving.rs"]
+mod moving;
 #[path = "store/opening.rs"]
 mod opening;
 #[path = "store/simulated.rs"]

@@ -16,7 +16,7 @@ use durable_runtime::{
     Seq,
     store::{
         Store, StoreError, Write, Written,
-        sled::{SledOptions, SledStore},
+        sled::{Keep, SledOptions, SledStore},
     },
 };
 
@@ -90,6 +90,8 @@ fn as_a_child() {
         "write a little" => write(store, SledOptions::new(), Some(40)),
         "write a little, best effort" => write(store, SledOptions::new().best_effort(true), Some(40)),
         "write to sled as it comes" => write_to_sled(store),
+        "remove" => remove(store),
+        "compact" => compact(store),
         _ => panic!("no such task: {task}"),
     }
 }
@@ -144,6 +146,28 @@ fn write(store: &Path, options: SledOptions, rounds: Option<u64>) {
         }
     }
     store.close().unwrap();
+}
+
+/// Removes all runs, one after the other, and says `removed RUN` of each as it is acknowledged.
+fn remove(store: &Path) {
+    let store = SledStore::open(store, SledOptions::new()).unwrap();
+    let runs = store.runs(None, None, usize::MAX).unwrap();
+    say("removing");
+    for (run, _) in runs {
+        assert_eq!(now(&store, Write::Remove { run: run.clone() }), Ok(Written::Done));
+        say(&format!("removed {}", run.as_str()));
+    }
+    // Until it is killed, what was removed goes on going.
+    loop {
+        assert_eq!(now(&store, Write::Barrier), Ok(Written::Done));
+    }
+}
+
+/// Compacts the store and says how far it is.
+fn compact(store: &Path) {
+    let say_it = |done, of| say(&format!("{done} of {of}"));
+    SledStore::compact(store, SledOptions::new(), Keep::All, say_it).unwrap();
+    say("compacted");
 }
 
 /// What the store would be without its precautions: sled and its flush, nothing else.

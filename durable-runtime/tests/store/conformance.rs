@@ -9,10 +9,10 @@ use std::sync::{
 use bytes::Bytes;
 use durable_runtime::{
     Epoch, Generation, RunId, Seq,
-    store::{Act, Batch, StoreError, Write, Written},
+    store::{Act, Batch, Store, StoreError, Write, Written},
 };
 
-use crate::{keeping::*, subject::*};
+use crate::{acting::*, keeping::*, moving::*, subject::*};
 
 type Check = fn(&mut Subject);
 
@@ -25,11 +25,13 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("a released run takes no batch", released),
     ("an ended run is given back", ended_is_given_back),
     ("a batch goes on where the log ends, or not at all", conflict),
-    ("a next generation begins at 0 and leaves the old log readable", generations),
+    ("a next log begins with the batch that closes the one before, which stays readable", generations),
     ("a batch that fails changes nothing", all_or_nothing),
     ("a batch carries entries, acts and head together", batch_is_whole),
     ("malformed writes are rejected", malformed),
     ("rows stand in the order in which they were put, each once", rows_in_order),
+    ("rows have numbers, ascending, and none comes again", rows_are_numbered),
+    ("a row for a run that has not ended is for no other", unfinished_only),
     ("the id of a row taken stays known", row_ids_stay),
     ("a mailbox may be there before its run", mailbox_before_run),
     ("a read begins with the record that holds the place", read_from_anywhere),
@@ -44,6 +46,16 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("a reader never sees half a batch", no_half_batches),
     ("a closed store has done all that it took, and does no more", closing),
     ("all is there after reopening", reopening),
+    ("a wait stands from its release to the next claim", waits),
+    ("a claim leaves an aside with it", claims_with_aside),
+    ("a batch makes other runs, once, and says to whom an id was taken", makes_runs),
+    ("a run publishes the last value of each name, and where it was", publishes),
+    ("acts come one after the other", acts_in_order),
+    ("an ended run is removed with all that it had, and its id is free", removes),
+    ("what a store holds of a run goes to another store and is the same there", restores),
+    ("what was put for a run before it was restored is kept", restores_over_a_mailbox),
+    ("a dump that contradicts itself is rejected", malformed_dumps),
+    ("a barrier is passed by nothing", barriers),
 ];
 
 fn created_once(subject: &mut Subject) {
@@ -77,15 +89,16 @@ fn nothing_there(subject: &mut Subject) {
     let nobody = run("nobody");
     let aside = |value| Write::Aside { run: nobody.clone(), value };
     for _ in 0..2 {
-        assert_eq!(now(store, Write::Claim { run: nobody.clone() }), Err(StoreError::NoSuchRun));
+        assert_eq!(now(store, claiming(&nobody)), Err(StoreError::NoSuchRun));
         assert_eq!(append(store, batch(&nobody, Epoch(1), 0, 1, 5)), Err(StoreError::NoSuchRun));
         assert_eq!(now(store, aside(Some(Bytes::from_static(b"x")))), Err(StoreError::NoSuchRun));
         assert_eq!(now(store, aside(None)), Err(StoreError::NoSuchRun));
-        assert_eq!(now(store, Write::Release { run: nobody.clone(), epoch: Epoch(1) }), Ok(Written::Done));
+        assert_eq!(now(store, releasing(&nobody, Epoch(1))), Ok(Written::Done));
         assert_eq!(store.run(&nobody), Ok(None));
         assert_eq!(store.read(&nobody, Generation(0), Seq(0), 100), Ok(vec![]));
+        assert_eq!((store.published(&nobody), store.dump(&nobody)), (Ok(vec![]), Ok(None)));
         // A mailbox makes no run.
-        assert_eq!(now(store, Write::Put { run: nobody.clone(), row: row(1, "early") }), Ok(Written::Done));
+        now(store, put(&nobody, row(1, "early"))).unwrap();
     }
     assert_eq!(rows(store, &run("not even a mailbox")), []);
 }
@@ -118,10 +131,10 @@ fn released(subject: &mut Subject) {
     let (run, first) = born(store, "r");
     let second = claim(store, &run);
     // Giving back what somebody else has by now does not take it from them.
-    assert_eq!(now(store, Write::Release { run: run.clone(), epoch: first }), Ok(Written::Done));
+    assert_eq!(now(store, releasing(&run, first)), Ok(Written::Done));
     assert_eq!(append(store, batch(&run, second, 1, 1, 9)), Ok(Written::Done));
     for _ in 0..2 {
-        assert_eq!(now(store, Write::Release { run: run.clone(), epoch: second }), Ok(Written::Done));
+        assert_eq!(now(store, releasing(&run, second)), Ok(Written::Done));
         assert_eq!(append(store, batch(&run, second, 2, 1, 9)), Err(StoreError::Fenced));
     }
     let third = claim(store, &run);
@@ -135,7 +148,7 @@ fn ended_is_given_back(subject: &mut Subject) {
     let last = Batch { head: Some(head(0, false, "end")), ..batch(&run, epoch, 1, 1, 9) };
     assert_eq!(append(store, last), Ok(Written::Done));
     assert_eq!(append(store, acts(&run, epoch, vec![])), Err(StoreError::Fenced));
-    assert_eq!(now(store, Write::Release { run: run.clone(), epoch }), Ok(Written::Done));
+    assert_eq!(now(store, releasing(&run, epoch)), Ok(Written::Done));
     // It can be claimed again: a mailbox outlives the log's end.
     let again = claim(store, &run);
     assert_eq!(append(store, acts(&run, again, vec![Act::Take { row: 1 }])), Ok(Written::Done));
@@ -161,52 +174,78 @@ fn generations(subject: &mut Subject) {
     let (run, epoch) = born(&**subject.store(), "r");
     let store = &**subject.store();
     assert_eq!(append(store, batch(&run, epoch, 1, 2, 9)), Ok(Written::Done));
-    let first = log(store, &run, 0);
-    for generation in 1..4 {
-        // Two batches in one group, if the store has groups.
-        let begin = Batch {
+    let mut first = log(store, &run, 0).1;
+    first.extend(frames(&run, 3, 9));
+    for generation in 0..3 {
+        let next = Generation(generation + 1);
+        let begin = Act::Next { count: 1, frames: frames(&run, 0, 5) };
+        let restart = Batch {
             generation: Generation(generation),
-            head: Some(head(generation, true, "")),
-            ..batch(&run, epoch, 0, 1, 5)
+            acts: vec![begin],
+            head: Some(head(next.0, true, "")),
+            ..batch(&run, epoch, 3, 1, 9)
         };
-        let go_on = Batch { generation: Generation(generation), ..batch(&run, epoch, 1, 2, 5) };
-        let (begin, go_on) = (later(store, Write::Append(begin)), later(store, Write::Append(go_on)));
-        assert_eq!((begin(), go_on()), (Ok(Written::Done), Ok(Written::Done)));
+        // Two batches in one group, if the store has groups.
+        let go_on = Batch { generation: next, ..batch(&run, epoch, 1, 2, 5) };
+        let (begin, go_on) = (later(store, Write::Append(restart)), later(store, Write::Append(go_on)));
+        assert_eq!((begin(), go_on()), (Ok(Written::Done), Ok(Written::Done)), "the claim stays");
     }
-    assert_eq!(append(store, batch(&run, epoch, 3, 1, 9)), Err(StoreError::Conflict), "the old log is closed");
-    assert_eq!(store.run(&run).unwrap().unwrap().head.generation, Generation(3));
-    subject.reopen();
+    let begin_at_0 = Batch { generation: Generation(4), ..batch(&run, epoch, 0, 1, 9) };
+    for wrong in [batch(&run, epoch, 4, 1, 9), batch(&run, epoch, 3, 1, 9), begin_at_0] {
+        assert_eq!(append(store, wrong), Err(StoreError::Conflict), "only the newest log goes on");
+    }
+    assert_eq!(record(store, &run).head.generation, Generation(3));
+    for _ in 0..2 {
+        let store = &**subject.store();
+        assert_eq!(log(store, &run, 0), (4, first.clone()));
+        assert_eq!([1, 2, 3, 4].map(|generation| log(store, &run, generation).0), [4, 4, 3, 0]);
+        subject.reopen();
+    }
+    // Also without entries, but then too the batch must know where the log ends.
     let store = &**subject.store();
-    assert_eq!(log(store, &run, 0), first);
-    for generation in 1..4 {
-        assert_eq!(log(store, &run, generation).0, 3);
-    }
-    assert_eq!(log(store, &run, 4).0, 0);
+    let epoch = claim(store, &run);
+    let begin = Act::Next { count: 2, frames: frames(&run, 0, 5) };
+    let bare = Batch { generation: Generation(3), head: Some(head(4, true, "")), ..acts(&run, epoch, vec![begin]) };
+    assert_eq!(append(store, bare.clone()), Err(StoreError::Conflict));
+    assert_eq!(append(store, Batch { at: Seq(3), ..bare }), Ok(Written::Done));
+    assert_eq!([3, 4].map(|generation| log(store, &run, generation).0), [3, 2]);
 }
 
 fn all_or_nothing(subject: &mut Subject) {
     let store = &**subject.store();
     let (run, epoch) = born(store, "r");
     let (other, _) = born(store, "other");
-    assert_eq!(now(store, Write::Put { run: run.clone(), row: row(1, "stays") }), Ok(Written::Done));
-    let before = (log(store, &run, 0), rows(store, &run), store.run(&run), store.runs(None, None, 99));
-    let put = |to: &RunId| Act::Put { to: to.clone(), row: row(2, "must not be") };
+    assert_eq!(now(store, put(&run, row(1, "stays"))), Ok(Written::Done));
+    let listed = |store: &dyn Store| -> Vec<_> {
+        store.runs(None, None, 99).unwrap().into_iter().map(|(id, record)| (id, record.head)).collect()
+    };
+    let before = (dump(store, &run), listed(store));
+    let put_to = |to: &RunId| Act::Put { to: to.clone(), row: row(2, "must not be") };
     let full = |epoch, at| Batch {
-        acts: vec![put(&other), Act::Take { row: 1 }, put(&run), put(&RunId::new("unborn").unwrap())],
-        head: Some(head(0, false, "must not be")),
+        acts: vec![
+            put_to(&other),
+            Act::Take { row: 1 },
+            put_to(&run),
+            put_to(&RunId::new("unborn").unwrap()),
+            making("child", "must not be", 6),
+            making("other", "must not be", 6),
+            Act::Publish { name: "name".into(), value: Bytes::new() },
+            Act::Next { count: 1, frames: frames(&run, 0, 9) },
+        ],
+        head: Some(head(1, false, "must not be")),
         ..batch(&run, epoch, at, 1, 9)
     };
     // With a good write on each side, in one group if the store has groups.
     let good = later(store, Write::Append(batch(&other, Epoch(0), 1, 1, 9)));
     let fenced = later(store, Write::Append(full(Epoch(epoch.0 - 1), 1)));
     let conflict = later(store, Write::Append(full(epoch, 7)));
-    let late = later(store, Write::Put { run: other.clone(), row: row(3, "good") });
+    let late = later(store, put(&other, row(3, "good")));
     assert_eq!(good(), Err(StoreError::Fenced));
     assert_eq!((fenced(), conflict()), (Err(StoreError::Fenced), Err(StoreError::Conflict)));
     assert_eq!(late(), Ok(Written::Done));
     for _ in 0..2 {
         let store = &**subject.store();
-        assert_eq!((log(store, &run, 0), rows(store, &run), store.run(&run), store.runs(None, None, 99)), before);
+        assert_eq!((dump(store, &run), listed(store)), before);
         assert_eq!(rows(store, &other), [(3, "good".into())]);
         assert_eq!(rows(store, &RunId::new("unborn").unwrap()), []);
         subject.reopen();
@@ -217,7 +256,7 @@ fn batch_is_whole(subject: &mut Subject) {
     let store = &**subject.store();
     let (run, epoch) = born(store, "r");
     let parent = RunId::new("parent").unwrap();
-    assert_eq!(now(store, Write::Put { run: run.clone(), row: row(1, "signal") }), Ok(Written::Done));
+    assert_eq!(now(store, put(&run, row(1, "signal"))), Ok(Written::Done));
     let mut whole = Batch { head: Some(head(0, false, "ended")), ..batch(&run, epoch, 1, 2, 9) };
     whole.acts =
         vec![Act::Take { row: 1 }, Act::Put { to: parent.clone(), row: row(5, "child ended") }, Act::Take { row: 77 }];
@@ -237,12 +276,38 @@ fn malformed(subject: &mut Subject) {
     let (there, epoch) = born(store, "r");
     let empty = Write::Create { run: run("x"), count: 0, frames: Bytes::new(), head: head(0, true, "") };
     assert!(matches!(now(store, empty), Err(StoreError::Rejected { .. })));
-    let no_count = Batch { count: 0, ..batch(&there, epoch, 1, 1, 9) };
-    let no_frames = Batch { frames: Bytes::new(), ..batch(&there, epoch, 1, 1, 9) };
-    for bad in [no_count, no_frames] {
+    let whole = batch(&there, epoch, 1, 1, 9);
+    let with = |acts: &[Act], generation| Batch {
+        acts: acts.to_vec(),
+        head: Some(head(generation, true, "")),
+        ..whole.clone()
+    };
+    let create = |count, text: &'static str| Act::Create {
+        run: run("x"),
+        count,
+        frames: Bytes::from_static(text.as_bytes()),
+        head: head(0, true, ""),
+        owner: 5,
+        taken: row(1, ""),
+    };
+    let next = |count, text: &'static str| Act::Next { count, frames: Bytes::from_static(text.as_bytes()) };
+    let good = create(1, "x");
+    for bad in [
+        Batch { count: 0, ..whole.clone() },
+        Batch { frames: Bytes::new(), ..whole.clone() },
+        with(&[good.clone(), create(0, "")], 0),
+        with(&[good.clone(), create(1, "")], 0),
+        with(&[good.clone(), next(0, "")], 1),
+        with(&[good.clone(), next(1, "")], 1),
+        // The head is that of the log that is closed, or of none; a log begins twice.
+        with(&[good.clone(), next(1, "x")], 0),
+        Batch { head: None, ..with(&[good.clone(), next(1, "x")], 1) },
+        with(&[good, next(1, "x"), next(1, "x")], 1),
+    ] {
         assert!(matches!(append(store, bad), Err(StoreError::Rejected { .. })));
     }
-    assert_eq!(log(store, &there, 0).0, 1);
+    assert_eq!((log(store, &there, 0).0, record(store, &there).head), (1, head(0, true, "")));
+    assert_eq!((store.run(&run("x")), rows(store, &there)), (Ok(None), vec![]));
 }
 
 fn in_order(subject: &mut Subject) {
@@ -292,7 +357,7 @@ fn no_half_batches(subject: &mut Subject) {
                 assert_eq!(listed.len(), 10);
                 for run in &runs {
                     // Rows 2n and 2n + 1 come in one batch and go in one batch.
-                    assert_eq!(store.rows(run).unwrap().len() % 2, 0);
+                    assert_eq!(mailbox(&**store, run).len() % 2, 0);
                 }
                 reads += 1;
             }
@@ -324,9 +389,10 @@ fn closing(subject: &mut Subject) {
     }
     for _ in 0..2 {
         assert_eq!(append(store, batch(&run, epoch, 200, 1, 9)), Err(StoreError::Closed));
-        assert_eq!(now(store, Write::Claim { run: run.clone() }), Err(StoreError::Closed));
+        assert_eq!(now(store, claiming(&run)), Err(StoreError::Closed));
         assert_eq!(store.run(&run), Err(StoreError::Closed));
-        assert_eq!(store.rows(&run), Err(StoreError::Closed));
+        assert_eq!(store.rows(&run, 0, 9), Err(StoreError::Closed));
+        assert_eq!((store.published(&run), store.dump(&run)), (Err(StoreError::Closed), Err(StoreError::Closed)));
         assert_eq!(store.runs(None, None, 9), Err(StoreError::Closed));
         assert_eq!(store.read(&run, Generation(0), Seq(0), 9), Err(StoreError::Closed));
         store.close().unwrap();

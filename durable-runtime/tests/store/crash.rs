@@ -2,11 +2,13 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test takes what it needs, and fails by panicking")]
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use durable_runtime::{
     Generation, RunId, Seq,
-    store::{About, Done, Record, Row, RunRecord, Store, StoreError, Write, Written, memory::MemoryStore},
+    store::{
+        About, Done, Dump, Published, Record, Row, RunRecord, Store, StoreError, Write, Written, memory::MemoryStore,
+    },
 };
 
 /// What becomes of a write instead of success.
@@ -193,8 +195,16 @@ impl Store for CrashStore {
         self.inner().live.read(run, generation, from, bytes_max)
     }
 
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        self.inner().live.rows(run)
+    fn rows(&self, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
+        self.inner().live.rows(run, after, most)
+    }
+
+    fn published(&self, run: &RunId) -> Result<Vec<(Arc<str>, Published)>, StoreError> {
+        self.inner().live.published(run)
+    }
+
+    fn dump(&self, run: &RunId) -> Result<Option<Dump>, StoreError> {
+        self.inner().live.dump(run)
     }
 
     fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {

@@ -5,16 +5,16 @@ use std::{
     os::unix::fs::FileExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{Once, mpsc},
+    sync::{Arc, Once, mpsc},
     thread,
     time::Duration,
 };
 
 use bytes::Bytes;
 use durable_runtime::{
-    Generation, Seq,
+    Generation, RunId, Seq,
     store::{
-        Act, Batch, Record, Row, RunRecord, Store, StoreError, Write, Written,
+        Act, Batch, Dump, Published, Record, Row, RunRecord, Store, StoreError, Wait, Write, Written,
         sled::{SledOptions, SledStore},
     },
 };
@@ -31,15 +31,18 @@ struct Original {
 }
 
 struct Known {
-    id: durable_runtime::RunId,
+    id: RunId,
     record: RunRecord,
     log: Vec<Record>,
-    rows: Vec<Row>,
+    rows: Vec<(u64, Row)>,
+    published: Vec<(Arc<str>, Published)>,
+    /// The rest, as far as it is not there above: the first log, the ids of taken rows.
+    dump: Dump,
 }
 
 impl Original {
-    /// A store of 50 runs, each with a log, a mailbox and an aside, some ended. `closed`: closed in order, not as a
-    /// kill leaves it.
+    /// A store of 50 runs, each with two logs, a mailbox, a published value and an aside, some waiting, some ended.
+    /// `closed`: closed in order, not as a kill leaves it.
     fn new(closed: bool) -> Original {
         let dir = TempDir::new();
         let live = dir.join("live");
@@ -64,18 +67,31 @@ impl Original {
                 assert_eq!(done(), Ok(Written::Done));
             }
         }
-        for (run, _) in &runs {
+        for (nth, (run, epoch)) in runs.iter().enumerate() {
+            if nth % 3 != 0 {
+                let publish = Act::Publish { name: "progress".into(), value: frames(run, 0, 40 * nth) };
+                let next = Act::Next { count: 1, frames: frames(run, 0, 60) };
+                let head = Some(head(1, true, "next"));
+                let restart = Batch { acts: vec![publish, next], head, ..batch(run, *epoch, 13, 1, 80) };
+                assert_eq!(append(&store, restart), Ok(Written::Done));
+                let wait = Some(Wait { due: Some(7), seen: 12, code: 3 });
+                let release = Write::Release { run: run.clone(), epoch: *epoch, wait };
+                assert_eq!(now(&store, release), Ok(Written::Done));
+            }
             let aside = Write::Aside { run: run.clone(), value: Some(Bytes::from_static(b"aside")) };
             assert_eq!(now(&store, aside), Ok(Written::Done));
         }
-        let known = |id: durable_runtime::RunId| Known {
-            record: store.run(&id).unwrap().unwrap(),
+        let known = |id: RunId| Known {
+            record: record(&store, &id),
             log: store.read(&id, Generation(0), Seq(0), usize::MAX).unwrap(),
-            rows: store.rows(&id).unwrap(),
+            rows: store.rows(&id, 0, usize::MAX).unwrap(),
+            published: store.published(&id).unwrap(),
+            dump: dump(&store, &id),
             id,
         };
         let known: Vec<_> = runs.into_iter().map(|(run, _)| known(run)).collect();
-        assert!(known.iter().all(|known| end(&known.log) == Seq(13) && known.rows.len() == 8));
+        assert!(known.iter().all(|known| end(&known.log) >= Seq(13) && known.rows.len() == 8));
+        assert!(known.iter().all(|known| known.dump.logs.len() == 1 + known.published.len()));
         let path = dir.join("original");
         if closed {
             store.close().unwrap();
@@ -141,15 +157,24 @@ impl Original {
         let mut lost = None;
         for known in &self.runs {
             let log = store.read(&known.id, Generation(0), Seq(0), usize::MAX);
-            let rows = store.rows(&known.id);
-            let record = store.run(&known.id);
-            for error in [log.as_ref().err(), rows.as_ref().err(), record.as_ref().err()].into_iter().flatten() {
+            let rows = store.rows(&known.id, 0, usize::MAX);
+            let published = store.published(&known.id);
+            let (record, dump) = (store.run(&known.id), store.dump(&known.id));
+            let errors = [log.as_ref().err(), rows.as_ref().err(), published.as_ref().err(), record.as_ref().err()];
+            for error in errors.into_iter().chain([dump.as_ref().err()]).flatten() {
                 let of_the_run = matches!(error, StoreError::Damaged { run: Some(run), .. } if *run == known.id);
                 assert!(of_the_run, "{name}: {error:?} names the run {}", known.id);
                 lost = Some(error.clone());
             }
             assert!(log.is_err() || log.as_ref() == Ok(&known.log), "{name}: the log of {} has changed", known.id);
             assert!(rows.is_err() || rows.as_ref() == Ok(&known.rows), "{name}: the rows of {} have changed", known.id);
+            let same = published.is_err() || published.as_ref() == Ok(&known.published);
+            assert!(same, "{name}: what {} published has changed", known.id);
+            assert!(
+                dump.is_err() || dump == Ok(Some(known.dump.clone())),
+                "{name}: the rest of {} has changed",
+                known.id
+            );
             assert!(record.is_err() || record == Ok(Some(known.record.clone())), "{name}: {} has changed", known.id);
         }
         for live in [true, false] {
@@ -178,9 +203,11 @@ fn is_typed(error: &StoreError) -> bool {
 fn read_all(store: &SledStore) {
     let Ok(listed) = store.runs(None, None, 999) else { return };
     for (id, _) in listed {
-        let _ = (store.read(&id, Generation(0), Seq(0), usize::MAX), store.rows(&id), store.run(&id));
-        let _ = now(store, Write::Claim { run: id.clone() });
-        let _ = now(store, Write::Put { run: id, row: row(99, "after the loss") });
+        let _ = (store.read(&id, Generation(0), Seq(0), usize::MAX), store.rows(&id, 0, 99), store.run(&id));
+        let _ = (store.published(&id), store.dump(&id));
+        let _ = now(store, claiming(&id));
+        let _ = now(store, put(&id, row(99, "after the loss")));
+        let _ = now(store, Write::Remove { run: id });
     }
     let _ = store.close();
 }
@@ -228,12 +255,16 @@ fn a_store_that_is_not_damaged_is_as_it_was() {
 #[test]
 fn the_check_notices_what_it_is_there_for() {
     type Change = fn(&mut Known);
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 9] = [
         ("a shorter log", |known| drop(known.log.pop())),
         ("another log", |known| known.log[5].frames = Bytes::from_static(b"other")),
         ("fewer rows", |known| drop(known.rows.pop())),
         ("another head", |known| known.record.head.live = !known.record.head.live),
         ("no aside", |known| known.record.aside = None),
+        ("no wait", |known| known.record.wait = None),
+        ("nothing published", |known| known.published.clear()),
+        ("fewer rows taken", |known| known.dump.taken.truncate(1)),
+        ("another owner", |known| known.dump.owner = 1),
     ];
     for (name, change) in changes {
         let mut original = Original::new(true);

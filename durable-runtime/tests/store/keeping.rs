@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use durable_runtime::{
     Epoch, Generation, RunId, Seq,
-    store::{Act, Batch, Head, Row, Write, Written},
+    store::{Act, Addressee, Batch, Head, Row, Store, StoreError, Write, Written},
 };
 
 use crate::subject::*;
@@ -15,42 +15,108 @@ pub(crate) fn rows_in_order(subject: &mut Subject) {
         if nth == 3 {
             subject.reopen();
         }
-        for text in ["first", "second"] {
-            let put = Write::Put { run: run.clone(), row: row(id, text) };
-            assert_eq!(now(&**subject.store(), put), Ok(Written::Done));
+        for (text, put_as) in [("first", Written::Done), ("second", Written::Exists)] {
+            assert_eq!(now(&**subject.store(), put(&run, row(id, text))), Ok(put_as));
         }
     }
     assert!(matches!(epoch, Epoch(1..)));
     let expected: Vec<_> = ids.iter().map(|id| (*id, String::from("first"))).collect();
     assert_eq!(rows(&**subject.store(), &run), expected);
-    let kept = subject.store().rows(&run).unwrap();
-    assert!(kept.iter().all(|row| row.kind == 7));
+    assert!(mailbox(&**subject.store(), &run).iter().all(|row| row.kind == 7));
+}
+
+pub(crate) fn rows_are_numbered(subject: &mut Subject) {
+    let (run, mut epoch) = born(&**subject.store(), "r");
+    let numbers = |store: &dyn Store, after, most| -> Vec<_> {
+        store.rows(&run, after, most).unwrap().into_iter().map(|(number, row)| (number, row.id)).collect()
+    };
+    assert_eq!(record(&**subject.store(), &run).version, 0);
+    for id in [50, 40, 30, 20, 10] {
+        assert_eq!(now(&**subject.store(), put(&run, row(id, ""))), Ok(Written::Done));
+    }
+    for taken in [false, true] {
+        let store = &**subject.store();
+        let all: Vec<_> =
+            [(1, 50), (2, 40), (3, 30), (4, 20), (5, 10)].into_iter().filter(|(n, _)| !taken || n % 2 == 1).collect();
+        for after in 0..7 {
+            for most in [0, 1, 2, 99] {
+                let expected: Vec<_> = all.iter().filter(|(n, _)| *n > after).take(most).copied().collect();
+                assert_eq!(numbers(store, after, most), expected, "{most} rows after {after}");
+            }
+        }
+        assert_eq!(numbers(store, u64::MAX, 9), []);
+        // What is taken leaves a gap.
+        let take = [40, 20].map(|row| Act::Take { row }).to_vec();
+        assert_eq!(append(store, acts(&run, epoch, take)), Ok(Written::Done));
+        assert_eq!(record(store, &run).version, 5);
+        subject.reopen();
+        epoch = claim(&**subject.store(), &run);
+    }
+    // The number of the last row is not given again when that is gone, nor for a row that is put twice.
+    let store = &**subject.store();
+    let last = vec![Act::Take { row: 10 }];
+    assert_eq!(append(store, acts(&run, epoch, last)), Ok(Written::Done));
+    for id in [10, 50, 60] {
+        now(store, put(&run, row(id, ""))).unwrap();
+    }
+    assert_eq!(numbers(store, 0, 9), [(1, 50), (3, 30), (6, 60)]);
+    assert_eq!(record(store, &run).version, 6);
+}
+
+pub(crate) fn unfinished_only(subject: &mut Subject) {
+    let (run, epoch) = born(&**subject.store(), "r");
+    let only = |run: &RunId, id| Write::Put { run: run.clone(), row: row(id, ""), to: Addressee::Unfinished };
+    let store = &**subject.store();
+    let nobody = RunId::new("nobody").unwrap();
+    assert_eq!(now(store, only(&nobody, 1)), Err(StoreError::NoSuchRun));
+    assert_eq!(now(store, put(&nobody, row(1, "early"))), Ok(Written::Done));
+    assert_eq!(now(store, only(&nobody, 1)), Ok(Written::Exists));
+    assert_eq!(now(store, only(&nobody, 2)), Err(StoreError::NoSuchRun));
+    assert_eq!(rows(store, &nobody).len(), 1);
+
+    assert_eq!(now(store, only(&run, 1)), Ok(Written::Done));
+    assert_eq!(now(store, only(&run, 1)), Ok(Written::Exists));
+    let end = Batch { head: Some(head(0, false, "")), ..acts(&run, epoch, vec![Act::Take { row: 1 }]) };
+    // With the end in one group, if the store has groups.
+    let (end, late) = (later(store, Write::Append(end)), later(store, only(&run, 2)));
+    assert_eq!((end(), late()), (Ok(Written::Done), Ok(Written::Ended)));
+    for _ in 0..2 {
+        let store = &**subject.store();
+        assert_eq!(now(store, only(&run, 1)), Ok(Written::Exists));
+        assert_eq!(now(store, only(&run, 2)), Ok(Written::Ended));
+        assert_eq!((rows(store, &run), record(store, &run).version), (vec![], 1));
+        subject.reopen();
+    }
+    assert_eq!(now(&**subject.store(), put(&run, row(2, ""))), Ok(Written::Done), "anyone takes it");
 }
 
 pub(crate) fn row_ids_stay(subject: &mut Subject) {
     let (run, epoch) = born(&**subject.store(), "r");
-    let put = |id| Act::Put { to: run.clone(), row: row(id, "again") };
+    let put_again = |id| Act::Put { to: run.clone(), row: row(id, "again") };
     let take = |id| Act::Take { row: id };
     let store = &**subject.store();
     // Put and taken in one batch, then put again in the same and in the next.
-    assert_eq!(append(store, acts(&run, epoch, vec![put(1), put(2), take(1), put(1)])), Ok(Written::Done));
-    assert_eq!(append(store, acts(&run, epoch, vec![put(1)])), Ok(Written::Done));
+    assert_eq!(
+        append(store, acts(&run, epoch, vec![put_again(1), put_again(2), take(1), put_again(1)])),
+        Ok(Written::Done)
+    );
+    assert_eq!(append(store, acts(&run, epoch, vec![put_again(1)])), Ok(Written::Done));
     assert_eq!(rows(store, &run), [(2, "again".into())]);
     assert_eq!(append(store, acts(&run, epoch, vec![take(2), take(2), take(3)])), Ok(Written::Done));
     subject.reopen();
     let store = &**subject.store();
     for id in [1, 2] {
-        assert_eq!(now(store, Write::Put { run: run.clone(), row: row(id, "late repeat") }), Ok(Written::Done));
+        assert_eq!(now(store, put(&run, row(id, "late repeat"))), Ok(Written::Exists));
     }
     // What was taken before it was put is no row that was taken.
-    assert_eq!(now(store, Write::Put { run: run.clone(), row: row(3, "new") }), Ok(Written::Done));
+    assert_eq!(now(store, put(&run, row(3, "new"))), Ok(Written::Done));
     assert_eq!(rows(store, &run), [(3, "new".into())]);
 }
 
 pub(crate) fn mailbox_before_run(subject: &mut Subject) {
     let early = run("early");
     for (id, text) in [(2, "b"), (1, "a")] {
-        assert_eq!(now(&**subject.store(), Write::Put { run: early.clone(), row: row(id, text) }), Ok(Written::Done));
+        assert_eq!(now(&**subject.store(), put(&early, row(id, text))), Ok(Written::Done));
         subject.reopen();
     }
     assert_eq!(subject.store().run(&early), Ok(None));
@@ -58,7 +124,7 @@ pub(crate) fn mailbox_before_run(subject: &mut Subject) {
     let (_, epoch) = born(&**subject.store(), "early");
     let store = &**subject.store();
     assert_eq!(append(store, acts(&early, epoch, vec![Act::Take { row: 2 }])), Ok(Written::Done));
-    assert_eq!(now(store, Write::Put { run: early.clone(), row: row(2, "again") }), Ok(Written::Done));
+    assert_eq!(now(store, put(&early, row(2, "again"))), Ok(Written::Exists));
     assert_eq!(rows(store, &early), [(1, "a".into())]);
     assert_eq!(store.runs(None, None, 10).unwrap().len(), 1);
 }
@@ -158,10 +224,10 @@ pub(crate) fn large_values(subject: &mut Subject) {
         let store = &**subject.store();
         let record = store.run(&there).unwrap().unwrap();
         assert!(record.head == new && record.aside == aside, "round {round}");
-        assert!(store.rows(&there) == Ok(vec![large]), "round {round}");
+        assert!(mailbox(store, &there) == [large], "round {round}");
         epoch = claim(store, &there);
         assert_eq!(append(store, acts(&there, epoch, vec![Act::Take { row: round }])), Ok(Written::Done));
-        assert_eq!(store.rows(&there), Ok(vec![]));
+        assert_eq!(mailbox(store, &there), []);
     }
 }
 
@@ -174,7 +240,7 @@ pub(crate) fn listing(subject: &mut Subject) {
             assert_eq!(append(&**subject.store(), last), Ok(Written::Done));
         }
     }
-    assert_eq!(now(&**subject.store(), Write::Put { run: run("b0"), row: row(1, "") }), Ok(Written::Done));
+    assert_eq!(now(&**subject.store(), put(&run("b0"), row(1, ""))), Ok(Written::Done));
     for _ in 0..2 {
         let store = &**subject.store();
         for class in [None, Some(true), Some(false)] {
@@ -260,7 +326,7 @@ pub(crate) fn odd_ids(subject: &mut Subject) {
     for (nth, (run, _)) in (0_u128..).zip(&runs) {
         let expected = [frames(run, 0, 20), frames(run, 1, 40_000), frames(run, 2, 40_000)].concat();
         assert!(log(store, run, 0) == (3, expected), "the log of {run:?} is its own");
-        assert!(store.rows(run) == Ok(vec![Row { id: nth, kind: 0, bytes: frames(run, 1, 50_000) }]), "{run:?}");
+        assert!(mailbox(store, run) == [Row { id: nth, kind: 0, bytes: frames(run, 1, 50_000) }], "{run:?}");
         assert_eq!(store.run(run).unwrap().unwrap().aside, Some(frames(run, 0, 30)), "{run:?}");
     }
     let listed: Vec<_> = store.runs(None, None, 999).unwrap().into_iter().map(|(id, _)| id).collect();

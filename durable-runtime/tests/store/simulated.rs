@@ -21,7 +21,7 @@ fn with_five_pending(plan: impl FnMut(u64, &Write) -> Option<Fault> + Send + 'st
     let heard = Heard::default();
     for nth in 0..5 {
         let hear = Arc::clone(&heard);
-        let put = Write::Put { run: run("r"), row: row(u128::from(nth), "") };
+        let put = put(&run("r"), row(u128::from(nth), ""));
         store.submit(put, Box::new(move |result| hear.lock().unwrap().push((nth, result))));
     }
     (store, heard)
@@ -61,7 +61,7 @@ fn a_crash_keeps_as_much_as_it_is_told_and_calls_nobody() {
 
 /// Claims without a sync, so that nobody hears of it.
 fn claim_unheard(store: &CrashStore) {
-    store.submit(Write::Claim { run: run("r") }, Box::new(|_| panic!("nobody hears of it")));
+    store.submit(claiming(&run("r")), Box::new(|_| panic!("nobody hears of it")));
 }
 
 #[test]

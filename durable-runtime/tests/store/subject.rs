@@ -14,7 +14,7 @@ use bytes::Bytes;
 use durable_runtime::{
     Epoch, Generation, RunId, Seq,
     store::{
-        Act, Batch, Head, Record, Row, Store, StoreError, Write, Written,
+        Act, Addressee, Batch, Dump, Head, Record, Row, RunRecord, Store, StoreError, Write, Written,
         memory::MemoryStore,
         sled::{SledOptions, SledStore},
     },
@@ -183,6 +183,21 @@ pub(crate) fn creation(run: &RunId) -> Write {
     Write::Create { run: run.clone(), count: 1, frames: frames(run, 0, 20), head: head(0, true, "") }
 }
 
+/// Puts a row, whatever the run is.
+pub(crate) fn put(run: &RunId, row: Row) -> Write {
+    Write::Put { run: run.clone(), row, to: Addressee::Anyone }
+}
+
+/// Claims without an aside.
+pub(crate) fn claiming(run: &RunId) -> Write {
+    Write::Claim { run: run.clone(), aside: None }
+}
+
+/// Releases without a wait.
+pub(crate) fn releasing(run: &RunId, epoch: Epoch) -> Write {
+    Write::Release { run: run.clone(), epoch, wait: None }
+}
+
 /// Makes a run with one entry and claims it.
 pub(crate) fn born(store: &dyn Store, id: &str) -> (RunId, Epoch) {
     let run = run(id);
@@ -192,7 +207,7 @@ pub(crate) fn born(store: &dyn Store, id: &str) -> (RunId, Epoch) {
 }
 
 pub(crate) fn claim(store: &dyn Store, run: &RunId) -> Epoch {
-    match now(store, Write::Claim { run: run.clone() }) {
+    match now(store, claiming(run)) {
         Ok(Written::Claimed(epoch)) => epoch,
         other => panic!("a claim gave {other:?}"),
     }
@@ -230,7 +245,22 @@ pub(crate) fn end(records: &[Record]) -> Seq {
     next
 }
 
+/// The ids and texts of a mailbox's rows.
 pub(crate) fn rows(store: &dyn Store, run: &RunId) -> Vec<(u128, String)> {
-    let rows = store.rows(run).unwrap();
-    rows.into_iter().map(|row| (row.id, String::from_utf8(row.bytes.to_vec()).unwrap())).collect()
+    mailbox(store, run).into_iter().map(|row| (row.id, String::from_utf8(row.bytes.to_vec()).unwrap())).collect()
+}
+
+/// The rows of a mailbox, without their numbers.
+pub(crate) fn mailbox(store: &dyn Store, run: &RunId) -> Vec<Row> {
+    store.rows(run, 0, usize::MAX).unwrap().into_iter().map(|(_, row)| row).collect()
+}
+
+/// What is known of a run that is there.
+pub(crate) fn record(store: &dyn Store, run: &RunId) -> RunRecord {
+    store.run(run).unwrap().expect("the run is there")
+}
+
+/// All of a run that is there.
+pub(crate) fn dump(store: &dyn Store, run: &RunId) -> Dump {
+    store.dump(run).unwrap().expect("the run is there")
 }

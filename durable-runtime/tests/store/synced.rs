@@ -7,12 +7,15 @@
 use std::{collections::HashMap, fs, fs::File, path::Path, process::Command};
 
 use durable_runtime::store::{
-    Durability, Store,
+    Durability, Store, Written,
     sled::{SledOptions, SledStore},
 };
 use rustix::fs::{IFlags, ioctl_getflags};
 
-use crate::{child, subject::TempDir};
+use crate::{
+    child,
+    subject::{TempDir, append, batch, born},
+};
 
 /// Whether a file or directory has the flag that makes writes to it synchronous.
 pub(crate) fn is_synchronous(path: &Path) -> bool {
@@ -152,7 +155,8 @@ fn traced(task: &str, dir: &TempDir) -> Option<Vec<Call>> {
     }
     let trace = dir.join("trace");
     // Whole strings, for the data of the writes are looked into; paths of descriptors; only calls that matter.
-    let calls = "trace=openat,ioctl,write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync";
+    let calls = "trace=openat,ioctl,write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,rename,renameat,renameat2,\
+                 unlink,unlinkat,rmdir";
     let under = ["strace", "-f", "-y", "-s", "4000000", "-e", "signal=none", "-e", calls, "-o"];
     let mut under: Vec<_> = under.map(Into::into).to_vec();
     under.push(trace.clone().into());
@@ -222,4 +226,63 @@ fn sled_as_it_comes_is_found_out() {
         "{by_barrier}"
     );
     assert!(!by_barrier.ends_with(" 0 times"), "the write was seen: {by_barrier}");
+}
+
+/// Holds the calls of a compaction against the rule: the copy is on disk before anything is renamed, each name is on disk
+/// before the next step, and the old database goes last.
+fn check_compaction(calls: &[Call], store: &Path) -> Result<(), String> {
+    let [current, new, old] = ["sled", "sled.new", "sled.old"].map(|name| store.join(name));
+    let renames = |from: &Path, to: &Path| {
+        let names = format!("{:?}, {:?}", from.display().to_string(), to.display().to_string());
+        let found = calls.iter().find(|call| call.name.starts_with("rename") && call.arguments.contains(&names));
+        found.ok_or_else(|| format!("no rename({names})"))
+    };
+    let (away, into_place) = (renames(&current, &old)?, renames(&new, &current)?);
+    let synced = |path: &Path, after: usize, before: usize| {
+        let syncs =
+            |call: &Call| call.syncs() && call.path() == Some(path) && after < call.begun && call.ended < before;
+        match calls.iter().any(syncs) {
+            true => Ok(()),
+            false => Err(format!("{} was not synced in time", path.display())),
+        }
+    };
+    let mut writes = 0;
+    for write in calls.iter().filter(|call| call.writes() && call.ended < into_place.begun) {
+        if let Some(path) = write.path().filter(|path| path.starts_with(&new)) {
+            synced(path, write.ended, away.begun)?;
+            writes += 1;
+        }
+    }
+    if writes == 0 {
+        return Err("nothing was written to the copy".into());
+    }
+    for directory in [&new, &new.join("blobs"), store] {
+        synced(directory, 0, away.begun)?;
+    }
+    synced(store, away.ended, into_place.begun)?;
+    let removes = |call: &&Call| call.name.starts_with("unlink") && call.arguments.contains("sled.old");
+    let removed = calls.iter().find(removes).ok_or("the old database was not removed")?;
+    synced(store, into_place.ended, removed.begun)
+}
+
+#[test]
+fn a_compaction_has_each_step_on_disk_before_the_next() {
+    let dir = TempDir::new();
+    let path = dir.join("store");
+    let store = SledStore::open(&path, SledOptions::new()).unwrap();
+    let (run, epoch) = born(&store, "r");
+    for at in 1..20 {
+        assert_eq!(append(&store, batch(&run, epoch, at, 1, 30_000)), Ok(Written::Done));
+    }
+    store.close().unwrap();
+    let Some(calls) = traced("compact", &dir) else { return };
+    assert_eq!(check_compaction(&calls, &path), Ok(()));
+    // The null control: without the syncs of one place the same trace must not pass.
+    for place in ["sled.new/db", "sled.new/blobs", "sled.new", ""] {
+        let place = path.join(place);
+        let place = place.components().collect::<std::path::PathBuf>();
+        let without: Vec<_> =
+            calls.iter().filter(|call| !(call.syncs() && call.path() == Some(&place))).cloned().collect();
+        assert!(check_compaction(&without, &path).is_err(), "{}", place.display());
+    }
 }

@@ -1,6 +1,10 @@
 //! One group of writes, from the conditions of each to the one batch that carries all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use sled::IVec;
@@ -8,13 +12,17 @@ use sled::IVec;
 use crate::{
     id::{Epoch, Generation, RunId, Seq},
     store::{
-        Act, Batch, Head, Row, StoreError, Write, Written, check_entries, continues,
+        StoreError, Write, Written,
         sled::{
             keys::{self, CHUNK_BYTES, Class, Entry, Meta, State},
             medium::Medium,
         },
     },
 };
+
+mod writes;
+
+pub(super) use writes::restored;
 
 /// The runs this process has claimed. Claims are in memory only: they end with the process, and the next opening gives
 /// out later epochs.
@@ -44,6 +52,8 @@ pub(super) struct Group<'a> {
     found: HashMap<Vec<u8>, Option<IVec>>,
     /// The record that each log's newest entries will be part of.
     tails: HashMap<u64, Tail>,
+    /// Why nothing may be written, if the disk is full.
+    full: Option<Arc<str>>,
 }
 
 /// The new value of a key; `None` removes it.
@@ -57,27 +67,28 @@ struct Tail {
     frames: Vec<u8>,
 }
 
+/// Entries at the end of a log that a write brings, once it is sure that the write succeeds.
+struct Entries {
+    number: u64,
+    generation: Generation,
+    at: Seq,
+    count: u32,
+    frames: Bytes,
+}
+
 impl<'a> Group<'a> {
-    pub(super) fn new(medium: &'a Medium, meta: Meta, claims: &'a mut Claims) -> Group<'a> {
+    /// `full`: why writes must be refused that change what is on disk.
+    pub(super) fn new(medium: &'a Medium, meta: Meta, claims: &'a mut Claims, full: Option<Arc<str>>) -> Group<'a> {
         let (values, undo) = (BTreeMap::new(), Vec::new());
-        Group { medium, claims, meta, values, undo, found: HashMap::new(), tails: HashMap::new() }
+        Group { medium, claims, meta, values, undo, found: HashMap::new(), tails: HashMap::new(), full }
     }
 
-    /// Takes a write into the group, or none of it if it fails.
-    pub(super) fn add(&mut self, write: Write) -> Result<Written, StoreError> {
+    /// Takes a write into the group, or none of it if it fails. `staged`: the number under which what a dump
+    /// holds is already, see [`restored`].
+    pub(super) fn add(&mut self, write: Write, staged: Option<u64>) -> Result<Written, StoreError> {
         let before = self.meta;
         self.undo.clear();
-        let added = match write {
-            Write::Create { run, count, frames, head } => self.create(&run, count, &frames, head),
-            Write::Claim { run } => self.claim(run),
-            Write::Release { run, epoch } => {
-                self.release(&run, epoch);
-                Ok(Written::Done)
-            }
-            Write::Append(batch) => self.append(batch),
-            Write::Put { run, row } => self.put(&run, &row),
-            Write::Aside { run, value } => self.set_aside(&run, value),
-        };
+        let added = self.judge(write, staged);
         if added.is_err() {
             self.meta = before;
             for (key, value) in std::mem::take(&mut self.undo).into_iter().rev() {
@@ -88,6 +99,26 @@ impl<'a> Group<'a> {
             }
         }
         added
+    }
+
+    /// A number for a run that is not there yet. What is brought under it is to be removed unless the run is made.
+    pub(super) fn reserve_number(&mut self) -> u64 {
+        let number = self.new_number();
+        self.bring(keys::removal(number), Vec::new());
+        number
+    }
+
+    /// Takes a value into the group without a write.
+    pub(super) fn bring(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.values.insert(key, Some(value));
+    }
+
+    /// Fails if the write at hand has changed something and the disk is full. What is in memory only comes after it.
+    fn check_room(&self) -> Result<(), StoreError> {
+        match &self.full {
+            Some(reason) if !self.undo.is_empty() => Err(StoreError::Refused { reason: Arc::clone(reason) }),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the batch that carries the group, and the store's knowledge of itself as it will be; `None` if nothing
@@ -134,127 +165,12 @@ impl<'a> Group<'a> {
         Ok(Some((batch, self.meta)))
     }
 
-    fn create(&mut self, run: &RunId, count: u32, frames: &Bytes, head: Head) -> Result<Written, StoreError> {
-        check_entries(count, 1, frames)?;
-        let number = match self.entry(run)? {
-            Some(Entry { head: Some(_), .. }) => return Ok(Written::Exists),
-            Some(entry) => entry.number,
-            None => self.new_number(),
-        };
-        let state = State { generation: head.generation, length: Seq(u64::from(count)), ..self.state(number)? };
-        self.set(keys::state(number), Some(state.encode()));
-        let generation = head.generation;
-        self.set_entry(run, Some(Class::Unborn), &Entry { number, head: Some(head), aside: None });
-        self.lengthen(number, generation, Seq(0), count, frames);
-        Ok(Written::Created)
-    }
-
-    fn claim(&mut self, run: RunId) -> Result<Written, StoreError> {
-        let number = self.existing(&run)?.number;
-        let Some(given) = self.claims.given.checked_add(1) else {
-            return Err(StoreError::Rejected { reason: "no epochs are left: open the store again".into() });
-        };
-        self.claims.given = given;
-        let epoch = Epoch(self.meta.openings << 32 | u64::from(given));
-        self.claims.runs.insert(run, Claim { epoch, number });
-        Ok(Written::Claimed(epoch))
-    }
-
-    fn release(&mut self, run: &RunId, epoch: Epoch) {
-        if self.claims.runs.get(run).is_some_and(|claim| claim.epoch == epoch) {
-            self.claims.runs.remove(run);
-        }
-    }
-
-    fn append(&mut self, batch: Batch) -> Result<Written, StoreError> {
-        check_entries(batch.count, 0, &batch.frames)?;
-        let Some(&Claim { epoch, number }) = self.claims.runs.get(&batch.run) else {
-            self.existing(&batch.run)?;
-            return Err(StoreError::Fenced);
-        };
-        if epoch != batch.epoch {
-            return Err(StoreError::Fenced);
-        }
-        if batch.count > 0 {
-            let mut state = self.state(number)?;
-            if !continues((state.generation, state.length), batch.generation, batch.at) {
-                return Err(StoreError::Conflict);
-            }
-            if state.generation != batch.generation {
-                let length = state.length.0.to_be_bytes().to_vec();
-                self.set(keys::closed_log(number, state.generation), Some(length));
-            }
-            state.generation = batch.generation;
-            state.length = batch.at.plus(u64::from(batch.count));
-            self.set(keys::state(number), Some(state.encode()));
-        }
-        for act in &batch.acts {
-            match act {
-                Act::Put { to, row } => drop(self.put(to, row)?),
-                Act::Take { row } => self.take(number, *row)?,
-            }
-        }
-        let ended = batch.head.as_ref().is_some_and(|head| !head.live);
-        if let Some(head) = batch.head {
-            let entry = self.existing(&batch.run)?;
-            let class = entry.class();
-            self.set_entry(&batch.run, Some(class), &Entry { head: Some(head), ..entry });
-        }
-        // Nothing below can fail, so nothing below needs undoing.
-        if batch.count > 0 {
-            self.lengthen(number, batch.generation, batch.at, batch.count, &batch.frames);
-        }
-        if ended {
-            self.claims.runs.remove(&batch.run);
-        }
-        Ok(Written::Done)
-    }
-
-    fn put(&mut self, run: &RunId, row: &Row) -> Result<Written, StoreError> {
-        let number = match self.claims.runs.get(run).map(|claim| claim.number) {
-            Some(number) => number,
-            None => match self.entry(run)? {
-                Some(entry) => entry.number,
-                None => {
-                    let number = self.new_number();
-                    self.set_entry(run, None, &Entry { number, head: None, aside: None });
-                    number
-                }
-            },
-        };
-        if self.get(&keys::row_id(number, row.id))?.is_some() {
-            return Ok(Written::Done);
-        }
-        let mut state = self.state(number)?;
-        let place = state.next_row;
-        state.next_row += 1;
-        self.set(keys::state(number), Some(state.encode()));
-        self.set(keys::row_id(number, row.id), Some(place.to_be_bytes().to_vec()));
-        self.set(keys::row(number, place), Some(keys::encode_row(row)));
-        Ok(Written::Done)
-    }
-
-    fn take(&mut self, number: u64, row: u128) -> Result<(), StoreError> {
-        let id = keys::row_id(number, row);
-        let Some(place) = self.get(&id)? else { return Ok(()) };
-        let Some(place) = place.first_chunk().map(|place| u64::from_be_bytes(*place)) else { return Ok(()) };
-        self.set(id, Some(Vec::new()));
-        self.set(keys::row(number, place), None);
-        Ok(())
-    }
-
-    fn set_aside(&mut self, run: &RunId, value: Option<Bytes>) -> Result<Written, StoreError> {
-        let entry = self.existing(run)?;
-        let class = entry.class();
-        self.set_entry(run, Some(class), &Entry { aside: value, ..entry });
-        Ok(Written::Done)
-    }
-
     /// What stands under a run's id, in whichever place.
     fn entry(&mut self, run: &RunId) -> Result<Option<Entry>, StoreError> {
         for class in Class::ALL {
             if let Some(value) = self.get(&class.key(run))? {
-                let entry = Entry::decode(class, &value);
+                let version = |number| Ok(self.state(number)?.version.unwrap_or_default());
+                let entry = Entry::decode(class, &value, version)?;
                 return entry.map(Some).ok_or_else(|| self.medium.damaged("an entry has no known form"));
             }
         }
@@ -287,8 +203,9 @@ impl<'a> Group<'a> {
     }
 
     /// Adds entries to the run's record of this group, or begins a record. Small records are merged because each costs
-    /// sled about as much as a kilobyte does.
-    fn lengthen(&mut self, number: u64, generation: Generation, at: Seq, count: u32, frames: &Bytes) {
+    /// sled about as much as a kilobyte does. This cannot be undone.
+    fn lengthen(&mut self, entries: &Entries) {
+        let Entries { number, generation, at, count, ref frames } = *entries;
         if let Some(tail) = self.tails.get_mut(&number) {
             let follows = tail.generation == generation && tail.first.plus(u64::from(tail.count)) == at;
             let fits = tail.frames.len() + frames.len() + size_of::<u32>() <= CHUNK_BYTES;
@@ -319,6 +236,22 @@ impl<'a> Group<'a> {
         }
         let Some(stored) = self.stored(key)? else { return Ok(None) };
         self.medium.value(key, &stored).map(Some)
+    }
+
+    /// The values of a range of keys, as the group has them so far.
+    fn range(&mut self, range: Range<Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, StoreError> {
+        let (medium, mut found) = (self.medium, BTreeMap::new());
+        medium.scan(range.clone(), |key, stored| {
+            found.insert(key.to_vec(), medium.value(key, stored)?);
+            Ok(true)
+        })?;
+        for (key, change) in self.values.range(range) {
+            match change {
+                Some(value) => found.insert(key.clone(), value.clone()),
+                None => found.remove(key),
+            };
+        }
+        Ok(found)
     }
 
     /// What the store holds under a key, whatever the group makes of it.

@@ -13,13 +13,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{id::StoreId, store::StoreError};
 
-/// The only layout this version knows.
-const FORMAT: u32 = 1;
+/// The layout that this version writes. It reads those before too: in 1 the entry of a run said nothing of its mailbox.
+const FORMAT: u32 = 2;
 
 pub(super) const STORE: &str = "STORE";
 pub(super) const LOCK: &str = "LOCK";
 pub(super) const HIGH_WATER: &str = "high-water";
 pub(super) const SLED: &str = "sled";
+/// The database that a compaction makes.
+pub(super) const SLED_NEW: &str = "sled.new";
+/// The database that a compaction has replaced.
+pub(super) const SLED_OLD: &str = "sled.old";
+/// How the names begin of what others put into the store's directory; the store neither reads nor touches it.
+const FOREIGN: [&str; 3] = ["control.sock", ".control-", "lost+found"];
 
 /// How long a second opener waits before it says that the store is in use, in milliseconds. Long enough for a holder to
 /// finish dying, or to write its process id after it took the lock.
@@ -103,6 +109,7 @@ pub(super) fn sync_path(path: &Path) -> io::Result<()> {
 /// What the file `STORE` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
+    format: u32,
     pub(super) id: StoreId,
     /// sled's segment size, fixed for the store's life.
     pub(super) segment_bytes: usize,
@@ -112,12 +119,22 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// A new store's identity, not on disk yet.
-    pub(super) fn new(segment_bytes: usize) -> Result<Identity, StoreError> {
-        let mut id = [0; 16];
-        getrandom::fill(&mut id)
-            .map_err(|e| StoreError::Io { doing: "make a random store id".into(), error: e.to_string().into() })?;
-        Ok(Identity { id: StoreId(u128::from_le_bytes(id)), segment_bytes, ready: false })
+    /// A new store's identity, not on disk yet; with a random id unless one is given.
+    pub(super) fn new(id: Option<StoreId>, segment_bytes: usize) -> Result<Identity, StoreError> {
+        let random = || {
+            let mut id = [0; 16];
+            getrandom::fill(&mut id)
+                .map_err(|e| StoreError::Io { doing: "make a random store id".into(), error: e.to_string().into() })?;
+            Ok(StoreId(u128::from_le_bytes(id)))
+        };
+        let id = id.map_or_else(random, Ok)?;
+        Ok(Identity { format: FORMAT, id, segment_bytes, ready: false })
+    }
+
+    /// The identity of a store that is ready and that an earlier version cannot read, if this is not it.
+    pub(super) fn settled(&self) -> Option<Identity> {
+        let settled = Identity { format: FORMAT, ready: true, ..self.clone() };
+        (settled != *self).then_some(settled)
     }
 
     /// Reads the file. `None`: there is none.
@@ -133,18 +150,18 @@ impl Identity {
             words.find_map(|(word, value)| (word == name).then_some(value))
         };
         // The format comes first: what a later version writes below it is its own affair.
-        match field("format").and_then(|format| format.parse::<u32>().ok()) {
-            Some(FORMAT) => {}
+        let format = match field("format").and_then(|format| format.parse::<u32>().ok()) {
+            Some(format @ 1..=FORMAT) => format,
             Some(format) if format > FORMAT => {
                 let what = format!("{STORE} has format {format}; this version knows up to {FORMAT}");
                 return Err(StoreError::NotAStore { path: store.to_path_buf(), what: what.into() });
             }
             _ => return Err(damaged(store, format!("{STORE} names no format"))),
-        }
+        };
         let identity = (|| {
             let id = StoreId(u128::from_str_radix(field("id")?, 16).ok()?);
             let segment_bytes = field("segment-bytes")?.parse().ok()?;
-            Some(Identity { id, segment_bytes, ready: field("state")? == "ready" })
+            Some(Identity { format, id, segment_bytes, ready: field("state")? == "ready" })
         })();
         identity
             .filter(|identity| identity.text().as_bytes() == bytes)
@@ -170,8 +187,8 @@ impl Identity {
     fn text(&self) -> String {
         let state = if self.ready { "ready" } else { "new" };
         let body = format!(
-            "durable store\nformat {FORMAT}\nid {}\nsegment-bytes {}\nstate {state}\n",
-            self.id, self.segment_bytes
+            "durable store\nformat {}\nid {}\nsegment-bytes {}\nstate {state}\n",
+            self.format, self.id, self.segment_bytes
         );
         format!("{body}checksum {:016x}\n", xxh3_64(body.as_bytes()))
     }
@@ -187,10 +204,11 @@ pub(super) fn check_free_for_a_store(store: &Path) -> Result<(), StoreError> {
     let entries = fs::read_dir(store).map_err(|e| io_error("list", store, &e))?;
     for entry in entries {
         let name = entry.map_err(|e| io_error("list", store, &e))?.file_name();
-        if name == SLED || name == HIGH_WATER {
+        if [SLED, SLED_NEW, SLED_OLD, HIGH_WATER].iter().any(|part| name == *part) {
             return Err(damaged(store, format!("{STORE} is missing")));
         }
-        if name != LOCK && name != *format!("{STORE}.new") && name != "lost+found" {
+        let foreign = FOREIGN.iter().any(|foreign| name.to_string_lossy().starts_with(foreign));
+        if name != LOCK && name != *format!("{STORE}.new") && !foreign {
             let what = format!("it has no {STORE} and is not empty: there is {}", name.display());
             return Err(StoreError::NotAStore { path: store.to_path_buf(), what: what.into() });
         }
@@ -214,9 +232,10 @@ pub(super) fn make_synchronous(sled: &Path) -> io::Result<()> {
     flags::set(sled)?;
     for entry in fs::read_dir(sled)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() {
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
             make_synchronous(&entry.path())?;
-        } else {
+        } else if kind.is_file() {
             flags::set(&entry.path())?;
         }
     }
@@ -226,7 +245,10 @@ pub(super) fn make_synchronous(sled: &Path) -> io::Result<()> {
 /// Whether a directory and the files at its top have the flags.
 pub(super) fn is_synchronous(directory: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(directory)? {
-        if !flags::has(&entry?.path())? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        // Nobody writes data to anything else, and it may be nothing that can be opened.
+        if (kind.is_dir() || kind.is_file()) && !flags::has(&entry.path())? {
             return Ok(false);
         }
     }

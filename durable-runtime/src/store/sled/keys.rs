@@ -8,22 +8,29 @@
 //! | `d` id, `l` id, `u` id | [`Entry`] of an ended run, of a live run, of a run that has only a mailbox so far |
 //! | `g` number generation | length of a log that is not the run's newest |
 //! | `i` number row-id | the place of a row in the mailbox, or nothing once it was taken |
-//! | `m` number place | a row |
+//! | `m` number place | a row; its number is one more than its place |
+//! | `o` number | who made the run, if another run did |
+//! | `p` number name | a value that the run has published |
+//! | `r` number | nothing: what else is under this number belongs to no run and is to be removed |
 //! | `s` number | [`State`] |
 //!
-//! All numbers are big-endian and of fixed width, and a run id stands only at the end of a key, so no id can run into
-//! another key. A run's number is made by the store: keys are short, and the bytes of the id do not matter.
+//! All numbers are big-endian and of fixed width, and a run id or a name stands only at the end of a key, so none can run
+//! into another key. A run's number is made by the store and never used again: keys are short, and the bytes of the id do
+//! not matter.
 //!
 //! The lower-case keys are the *index*. The index is small, and it is covered as a whole by [`Meta::digest`], because
 //! sled may come back from damage with some pages older than others and no word about it. A record needs no such cover:
 //! its state says how many there must be, and its checksum that it is the one.
 
-use crate::{
-    id::{Generation, RunId, Seq, StoreId},
-    store::Head,
-};
+use std::ops::Range;
+
 use bytes::Bytes;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
+
+use crate::{
+    id::{Generation, RunId, Seq, StoreId},
+    store::{Head, Published, Row, Wait},
+};
 
 /// A value longer than this is cut into chunks of this length: a page of sled holds up to 17 values, and pages should
 /// stay well below the size from which sled keeps them in files of their own.
@@ -33,7 +40,7 @@ pub(super) const META: &[u8] = b"M";
 /// Everything in the index is at or after this key.
 pub(super) const INDEX: &[u8] = b"a";
 
-const RECORD: u8 = b'E';
+pub(super) const RECORD: u8 = b'E';
 const CHUNK: u8 = b'X';
 
 /// Which of the three places the entry of a run stands in.
@@ -83,6 +90,36 @@ pub(super) fn first_of(key: &[u8]) -> Option<Seq> {
     Some(Seq(u64::from_be_bytes(key.get(13..)?.try_into().ok()?)))
 }
 
+/// What stands before a run's number in its keys and in those of their chunks; its records, of which there are most, last.
+pub(super) const BEFORE_NUMBER: [&[u8]; 10] = [b"s", b"g", b"i", b"m", b"Xm", b"o", b"p", b"Xp", b"XE", b"E"];
+
+/// All keys of a run but for its entry and [`removal`], in ranges.
+pub(super) fn of_run(number: u64) -> impl Iterator<Item = Range<Vec<u8>>> {
+    BEFORE_NUMBER.into_iter().map(move |tag| with_number(tag, number)..with_number(tag, number + 1))
+}
+
+/// Where the keys begin that have a tag and a number.
+pub(super) fn with_number(tag: &[u8], number: u64) -> Vec<u8> {
+    [tag, &number.to_be_bytes()].concat()
+}
+
+/// The number behind the tag of a key.
+pub(super) fn number_after(tag: &[u8], key: &[u8]) -> Option<u64> {
+    key.strip_prefix(tag)?.first_chunk().map(|number| u64::from_be_bytes(*number))
+}
+
+/// The largest number that any key says, given the last key at or before one.
+pub(super) fn last_number<E>(
+    mut last_before: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>, E>,
+) -> Result<Option<u64>, E> {
+    let mut last = None;
+    for tag in BEFORE_NUMBER.into_iter().chain([&b"r"[..]]) {
+        let key = last_before(&[tag, &[0xFF; 9]].concat())?;
+        last = last.max(key.as_deref().and_then(|key| number_after(tag, key)));
+    }
+    Ok(last)
+}
+
 pub(super) fn chunk(key: &[u8], index: u32) -> Vec<u8> {
     [&[CHUNK], key, &index.to_be_bytes()].concat()
 }
@@ -103,8 +140,62 @@ pub(super) fn row(number: u64, place: u64) -> Vec<u8> {
     [&b"m"[..], &number.to_be_bytes(), &place.to_be_bytes()].concat()
 }
 
-pub(super) fn rows(number: u64) -> Vec<u8> {
-    [&b"m"[..], &number.to_be_bytes()].concat()
+/// The place of the row under a key made by [`row`].
+pub(super) fn place_of(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(9..)?.try_into().ok()?))
+}
+
+pub(super) fn row_ids(number: u64) -> Range<Vec<u8>> {
+    row_id(number, 0)..[&b"i"[..], &(number + 1).to_be_bytes()].concat()
+}
+
+/// The id of the row under a key made by [`row_id`].
+pub(super) fn id_of(key: &[u8]) -> Option<u128> {
+    Some(u128::from_be_bytes(key.get(9..)?.try_into().ok()?))
+}
+
+/// The rows of a mailbox from a place on.
+pub(super) fn rows(number: u64, from: u64) -> Range<Vec<u8>> {
+    row(number, from)..[&b"m"[..], &(number + 1).to_be_bytes()].concat()
+}
+
+pub(super) fn closed_logs(number: u64) -> Range<Vec<u8>> {
+    closed_log(number, Generation(0))..[&b"g"[..], &(number + 1).to_be_bytes()].concat()
+}
+
+/// The generation of the log under a key made by [`closed_log`].
+pub(super) fn generation_of(key: &[u8]) -> Option<Generation> {
+    Some(Generation(u32::from_be_bytes(key.get(9..)?.try_into().ok()?)))
+}
+
+pub(super) fn owner(number: u64) -> Vec<u8> {
+    [&b"o"[..], &number.to_be_bytes()].concat()
+}
+
+pub(super) fn published(number: u64, name: &str) -> Vec<u8> {
+    [&b"p"[..], &number.to_be_bytes(), name.as_bytes()].concat()
+}
+
+pub(super) fn all_published(number: u64) -> Range<Vec<u8>> {
+    published(number, "")..published(number + 1, "")
+}
+
+/// The name under a key made by [`published`].
+pub(super) fn name_of(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(9..)?).ok()
+}
+
+pub(super) fn removal(number: u64) -> Vec<u8> {
+    [&b"r"[..], &number.to_be_bytes()].concat()
+}
+
+pub(super) fn removals() -> Range<Vec<u8>> {
+    b"r".to_vec()..b"s".to_vec()
+}
+
+/// The number under a key that ends with it.
+pub(super) fn number_of(key: &[u8]) -> Option<u64> {
+    key.last_chunk().map(|number| u64::from_be_bytes(*number))
 }
 
 /// Whether a key belongs to the index.
@@ -206,67 +297,121 @@ impl Meta {
     }
 }
 
-/// Where a run's log and mailbox end.
+/// Where a run's newest log ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
-    /// The newest log.
     pub(super) generation: Generation,
-    /// Its length.
     pub(super) length: Seq,
-    /// The place of the next row.
-    pub(super) next_row: u64,
+    /// [`Entry::version`] where the entry does not say it: stores used to keep it here.
+    pub(super) version: Option<u64>,
 }
 
 impl State {
     pub(super) fn encode(&self) -> Vec<u8> {
-        [&self.generation.0.to_be_bytes()[..], &self.length.0.to_be_bytes(), &self.next_row.to_be_bytes()].concat()
+        let mut value = [&self.generation.0.to_be_bytes()[..], &self.length.0.to_be_bytes()].concat();
+        value.extend(self.version.iter().flat_map(|version| version.to_be_bytes()));
+        value
     }
 
     pub(super) fn decode(value: &[u8]) -> Option<State> {
         let mut n = Numbers(value);
-        Some(State { generation: Generation(n.u32()?), length: Seq(n.u64()?), next_row: n.u64()? })
+        Some(State { generation: Generation(n.u32()?), length: Seq(n.u64()?), version: n.u64() })
     }
 }
 
-/// What stands under a run's id.
+/// What stands under a run's id: all that a list of runs shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) number: u64,
+    /// How many rows were ever put: the number of the last one, the place of the next.
+    pub(super) version: u64,
+    pub(super) wait: Option<Wait>,
     /// `None`: not created yet.
     pub(super) head: Option<Head>,
     pub(super) aside: Option<Bytes>,
 }
 
+/// Set in the length of the aside if the version and the wait follow it.
+const WITH_VERSION: u64 = 1 << 63;
+
 impl Entry {
+    pub(super) fn new(number: u64) -> Entry {
+        Entry { number, version: 0, wait: None, head: None, aside: None }
+    }
+
     pub(super) fn class(&self) -> Class {
         Class::of(self.head.as_ref())
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut value = self.number.to_be_bytes().to_vec();
-        let Some(head) = &self.head else { return value };
+        let Some(head) = &self.head else {
+            value.extend_from_slice(&self.version.to_be_bytes());
+            return value;
+        };
         value.extend_from_slice(&head.generation.0.to_be_bytes());
         // The length is off by one, so that 0 can say that there is none.
-        value.extend_from_slice(&(self.aside.as_ref().map_or(0, |aside| aside.len() as u64 + 1)).to_be_bytes());
+        let aside_length = self.aside.as_ref().map_or(0, |aside| aside.len() as u64 + 1);
+        value.extend_from_slice(&(aside_length | WITH_VERSION).to_be_bytes());
+        value.extend_from_slice(&self.version.to_be_bytes());
+        match self.wait {
+            None => value.push(0),
+            Some(Wait { due, seen, code }) => {
+                value.push(if due.is_some() { 2 } else { 1 });
+                let numbers = [Some(seen), Some(code), due].into_iter().flatten();
+                value.extend(numbers.flat_map(u64::to_be_bytes));
+            }
+        }
         value.extend_from_slice(self.aside.as_deref().unwrap_or_default());
         value.extend_from_slice(&head.bytes);
         value
     }
 
-    pub(super) fn decode(class: Class, value: &[u8]) -> Option<Entry> {
-        let mut n = Numbers(value);
-        let number = n.u64()?;
-        if class == Class::Unborn {
-            return Some(Entry { number, head: None, aside: None });
+    /// `None`: it is of no known form. An entry that says no version has the one that `state_version` finds for the run's
+    /// number.
+    pub(super) fn decode<E>(
+        class: Class,
+        value: &[u8],
+        state_version: impl FnOnce(u64) -> Result<u64, E>,
+    ) -> Result<Option<Entry>, E> {
+        let Some((mut entry, has_version)) = Entry::decode_alone(class, value) else { return Ok(None) };
+        if !has_version {
+            entry.version = state_version(entry.number)?;
         }
-        let generation = Generation(n.u32()?);
-        let aside = match usize::try_from(n.u64()?).ok()?.checked_sub(1) {
-            None => None,
-            Some(bytes) => Some(Bytes::copy_from_slice(n.slice(bytes)?)),
-        };
-        let head = Head { generation, live: class == Class::Live, bytes: Bytes::copy_from_slice(n.0) };
-        Some(Entry { number, head: Some(head), aside })
+        Ok(Some(entry))
     }
+
+    fn decode_alone(class: Class, value: &[u8]) -> Option<(Entry, bool)> {
+        let mut n = Numbers(value);
+        let mut entry = Entry::new(n.u64()?);
+        if class == Class::Unborn {
+            let version = n.u64();
+            entry.version = version.unwrap_or_default();
+            return Some((entry, version.is_some()));
+        }
+        let (generation, word) = (Generation(n.u32()?), n.u64()?);
+        let has_version = word & WITH_VERSION != 0;
+        if has_version {
+            entry.version = n.u64()?;
+            let [kind] = n.take()?;
+            entry.wait = match kind {
+                0 => None,
+                1 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: None }),
+                2 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: Some(n.u64()?) }),
+                _ => return None,
+            };
+        }
+        if let Some(bytes) = usize::try_from(word & !WITH_VERSION).ok()?.checked_sub(1) {
+            entry.aside = Some(Bytes::copy_from_slice(n.slice(bytes)?));
+        }
+        entry.head = Some(Head { generation, live: class == Class::Live, bytes: Bytes::copy_from_slice(n.0) });
+        Some((entry, has_version))
+    }
+}
+
+/// The run's number, from the value of its entry.
+pub(super) fn number_of_entry(value: &[u8]) -> Option<u64> {
+    Numbers(value).u64()
 }
 
 /// The value of a record: how many entries, and their frames.
@@ -280,12 +425,23 @@ pub(super) fn decode_record(value: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// The value of a row.
-pub(super) fn encode_row(row: &crate::store::Row) -> Vec<u8> {
+pub(super) fn encode_row(row: &Row) -> Vec<u8> {
     [&row.id.to_be_bytes()[..], &[row.kind], &row.bytes].concat()
 }
 
-pub(super) fn decode_row(value: &[u8]) -> Option<crate::store::Row> {
+pub(super) fn decode_row(value: &[u8]) -> Option<Row> {
     let (id, rest) = value.split_first_chunk()?;
     let (kind, bytes) = rest.split_first()?;
-    Some(crate::store::Row { id: u128::from_be_bytes(*id), kind: *kind, bytes: Bytes::copy_from_slice(bytes) })
+    Some(Row { id: u128::from_be_bytes(*id), kind: *kind, bytes: Bytes::copy_from_slice(bytes) })
+}
+
+/// The value of a published value.
+pub(super) fn encode_published(Published { generation, len, value }: &Published) -> Vec<u8> {
+    [&generation.0.to_be_bytes()[..], &len.0.to_be_bytes(), value].concat()
+}
+
+pub(super) fn decode_published(value: &[u8]) -> Option<Published> {
+    let mut n = Numbers(value);
+    let (generation, len) = (Generation(n.u32()?), Seq(n.u64()?));
+    Some(Published { generation, len, value: Bytes::copy_from_slice(n.0) })
 }

@@ -10,14 +10,14 @@ use std::{
 use crate::store::{
     Durability, StoreError,
     sled::{
-        SledOptions, WRITE_BYTES_MAX,
+        SledOptions, WRITE_BYTES_MAX, compact,
         group::Claims,
         high_water::HighWater,
         identity::{self, HIGH_WATER, Identity, LOCK, Lock, SLED, STORE, damaged, io_error, sync_path},
         keys::{self, Meta},
         medium::Medium,
         read,
-        writer::{FreeSpace, Shared, Writer},
+        writer::{FreeSpace, Room, Shared, Writer},
     },
 };
 
@@ -37,12 +37,21 @@ pub(super) struct Opened {
 /// the next opening. The number of openings is on disk before this returns, so no epoch is ever given out twice.
 pub(super) fn open(store: &Path, options: &SledOptions, free_space: FreeSpace) -> Result<Opened, StoreError> {
     refuse_foreign(store)?;
+    if options.existing && !store.join(identity::STORE).exists() {
+        let what = if store.exists() { "it has no store's identity file" } else { "there is no such directory" };
+        return Err(StoreError::NotAStore { path: store.to_owned(), what: what.into() });
+    }
     identity::create_directories(store).map_err(|e| io_error("make", store, &e))?;
     let lock = Lock::take(store)?;
     let sled = store.join(SLED);
 
     let identity = match Identity::read(store)? {
         Some(identity) if identity.ready => {
+            if let Some(id) = options.id.filter(|id| *id != identity.id) {
+                let what = format!("it is the store {}, not {id}", identity.id);
+                return Err(StoreError::NotAStore { path: store.to_path_buf(), what: what.into() });
+            }
+            compact::finish(store)?;
             check_parts(store)?;
             identity
         }
@@ -62,6 +71,7 @@ pub(super) fn open(store: &Path, options: &SledOptions, free_space: FreeSpace) -
     let flagged = if flagged { full(store, identity::make_synchronous(&sled), options) } else { Ok(false) };
     let opened = flagged.and_then(|full| {
         let (meta, high_water) = settle(store, &identity, options, &medium, (!full).then_some(&db))?;
+        compact::clear(store)?;
         Ok((full, meta, high_water))
     });
     let (full, meta, high_water) = match opened {
@@ -79,10 +89,10 @@ pub(super) fn open(store: &Path, options: &SledOptions, free_space: FreeSpace) -
         claims: Claims::default(),
         high_water,
         barrier: (!full).then_some(db),
-        free_space,
-        reserve_bytes: options.reserve_bytes,
+        room: Room { free_space, reserve_bytes: options.reserve_bytes },
         write_bytes_max: WRITE_BYTES_MAX,
         lock,
+        removing: true,
         poisoned: None,
     };
     Ok(Opened { durability: if full { Durability::Full } else { Durability::BestEffort }, writer })
@@ -117,7 +127,7 @@ fn check_parts(store: &Path) -> Result<(), StoreError> {
 /// Makes all of a store but the database's content, whatever an earlier attempt may have left.
 fn make(store: &Path, options: &SledOptions) -> Result<Identity, StoreError> {
     // First of all: what stands beside a `STORE` that is not ready is no damage, wherever a crash leaves it.
-    let mut identity = Identity::new(SEGMENT_BYTES)?;
+    let mut identity = Identity::new(options.id, SEGMENT_BYTES)?;
     identity.write(store)?;
     let sled = store.join(SLED);
     match fs::remove_dir_all(&sled) {
@@ -133,7 +143,7 @@ fn make(store: &Path, options: &SledOptions) -> Result<Identity, StoreError> {
 }
 
 /// Whether the store is fully durable, given whether its directory is synchronous; an error if that was required.
-fn full(store: &Path, synchronous: io::Result<()>, options: &SledOptions) -> Result<bool, StoreError> {
+pub(super) fn full(store: &Path, synchronous: io::Result<()>, options: &SledOptions) -> Result<bool, StoreError> {
     match synchronous {
         Ok(()) => Ok(true),
         Err(e) if options.require_full => {
@@ -144,7 +154,8 @@ fn full(store: &Path, synchronous: io::Result<()>, options: &SledOptions) -> Res
     }
 }
 
-fn synchronous(sled: &Path, options: &SledOptions) -> io::Result<()> {
+/// Sees to it that a directory for a database is synchronous, unless that is not wanted.
+pub(super) fn synchronous(sled: &Path, options: &SledOptions) -> io::Result<()> {
     if !options.best_effort {
         return identity::make_synchronous(sled);
     }
@@ -206,8 +217,10 @@ fn settle(
                     tracing::warn!(loss, store = %store.display(), "the store is opened although it has lost writes");
                     let water = HighWater::create(&water_path, identity.id).map_err(|e| on_water(&e))?;
                     // The index may name more runs than the store's own record knows of.
-                    let last = medium.end_of(keys::state(0)..=keys::state(u64::MAX), true)?;
-                    let last = last.and_then(|(key, _)| Some(u64::from_be_bytes(*key.last_chunk()?)));
+                    let last = keys::last_number(|before| {
+                        let last = medium.end_of(..=before.to_vec(), true)?;
+                        Ok::<_, StoreError>(last.map(|(key, _)| key.to_vec()))
+                    })?;
                     let next_number = meta.next_number.max(last.map_or(0, |last| last + 1));
                     (Meta { digest, next_number, ..meta }, water)
                 }
@@ -226,8 +239,8 @@ fn settle(
     }
     high_water.note(meta.commits).and_then(|()| high_water.sync()).map_err(|e| on_water(&e))?;
     sync_path(store).map_err(|e| io_error("sync", store, &e))?;
-    if !identity.ready {
-        Identity { ready: true, ..identity.clone() }.write(store)?;
+    if let Some(settled) = identity.settled() {
+        settled.write(store)?;
     }
     Ok((meta, high_water))
 }

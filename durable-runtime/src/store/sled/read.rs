@@ -1,13 +1,13 @@
 //! What can be asked of the database, and the check that an opened one is whole.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
     id::{Generation, RunId, Seq},
     store::{
-        Record, Row, RunRecord, StoreError,
+        Dump, Published, Record, Row, RunRecord, StoreError,
         sled::{
             keys::{self, Class, Entry, Meta, State},
             medium::Medium,
@@ -24,7 +24,9 @@ pub(super) fn records(
     bytes_max: usize,
 ) -> Result<Vec<Record>, StoreError> {
     let about_run = |error| concerning(error, run, None);
-    let Some(entry) = entry(medium, run).map_err(about_run)? else { return Ok(Vec::new()) };
+    let Some(entry) = entry(medium, run).map_err(about_run)?.filter(|entry| entry.head.is_some()) else {
+        return Ok(Vec::new());
+    };
     let number = entry.number;
     let length = length(medium, number, generation).map_err(about_run)?;
     if from >= length {
@@ -62,8 +64,7 @@ pub(super) fn records(
 
 /// The length of a log.
 fn length(medium: &Medium, number: u64, generation: Generation) -> Result<Seq, StoreError> {
-    let state = medium.get(&keys::state(number))?.ok_or_else(|| medium.damaged("the run's state is missing"))?;
-    let state = State::decode(&state).ok_or_else(|| medium.damaged("the run's state has no known form"))?;
+    let state = state(medium, number)?.ok_or_else(|| medium.damaged("the run's state is missing"))?;
     if state.generation == generation {
         return Ok(state.length);
     }
@@ -72,20 +73,96 @@ fn length(medium: &Medium, number: u64, generation: Generation) -> Result<Seq, S
     Ok(Seq(length))
 }
 
-/// The rows of a run's mailbox, oldest first.
-pub(super) fn rows(medium: &Medium, run: &RunId) -> Result<Vec<Row>, StoreError> {
+fn state(medium: &Medium, number: u64) -> Result<Option<State>, StoreError> {
+    let Some(state) = medium.get(&keys::state(number))? else { return Ok(None) };
+    State::decode(&state).map(Some).ok_or_else(|| medium.damaged("the run's state has no known form"))
+}
+
+/// A page of rows of a run's mailbox, see [`crate::store::Store::rows`].
+pub(super) fn rows(medium: &Medium, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
     let about_run = |error| concerning(error, run, None);
-    let Some(entry) = entry(medium, run).map_err(about_run)? else { return Ok(Vec::new()) };
-    let prefix = keys::rows(entry.number);
-    let end = [&prefix[..], &[0xFF; 9]].concat();
+    match entry(medium, run).map_err(about_run)? {
+        Some(entry) => rows_of(medium, entry.number, after, most).map_err(about_run),
+        None => Ok(Vec::new()),
+    }
+}
+
+pub(super) fn rows_of(medium: &Medium, number: u64, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
     let mut rows = Vec::new();
-    let scanned = medium.scan(prefix..end, |key, stored| {
-        let row = keys::decode_row(&medium.value(key, stored)?);
-        rows.push(row.ok_or_else(|| medium.damaged("a row has no known form"))?);
+    if most == 0 {
+        return Ok(rows);
+    }
+    // The row after the one with number `after` stands at the place `after`.
+    medium.scan(keys::rows(number, after), |key, stored| {
+        let (place, row) = (keys::place_of(key), keys::decode_row(&medium.value(key, stored)?));
+        let (Some(place), Some(row)) = (place, row) else { return Err(medium.damaged("a row has no known form")) };
+        rows.push((place + 1, row));
+        Ok(rows.len() < most)
+    })?;
+    Ok(rows)
+}
+
+/// What a run has published, by name.
+pub(super) fn published(medium: &Medium, run: &RunId) -> Result<Vec<(Arc<str>, Published)>, StoreError> {
+    let about_run = |error| concerning(error, run, None);
+    match entry(medium, run).map_err(about_run)? {
+        Some(entry) => published_of(medium, entry.number).map_err(about_run),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn published_of(medium: &Medium, number: u64) -> Result<Vec<(Arc<str>, Published)>, StoreError> {
+    let mut published = Vec::new();
+    medium.scan(keys::all_published(number), |key, stored| {
+        let value = medium.value(key, stored)?;
+        let (name, value) = (keys::name_of(key), keys::decode_published(&value));
+        let (Some(name), Some(value)) = (name, value) else {
+            return Err(medium.damaged("a published value has no known form"));
+        };
+        published.push((name.into(), value));
+        Ok(true)
+    })?;
+    Ok(published)
+}
+
+/// Everything of a run.
+pub(super) fn dump(medium: &Medium, run: &RunId) -> Result<Option<Dump>, StoreError> {
+    let about_run = |error| concerning(error, run, None);
+    let Some(entry) = entry(medium, run).map_err(about_run)? else { return Ok(None) };
+    let number = entry.number;
+    let Some(record) = record_of(entry) else { return Ok(None) };
+    let state = state(medium, number).map_err(about_run)?;
+    let state = state.ok_or_else(|| about_run(medium.damaged("the run's state is missing")))?;
+    let owner = owner(medium, number).map_err(about_run)?;
+
+    let mut generations = Vec::new();
+    let scanned = medium.scan(keys::closed_logs(number), |key, _| {
+        generations.extend(keys::generation_of(key));
         Ok(true)
     });
     scanned.map_err(about_run)?;
-    Ok(rows)
+    generations.push(state.generation);
+    let log = |generation| Ok((generation, records(medium, run, generation, Seq(0), usize::MAX)?));
+    let logs = generations.into_iter().map(log).collect::<Result<_, StoreError>>()?;
+
+    let mut taken = Vec::new();
+    let scanned = medium.scan(keys::row_ids(number), |key, stored| {
+        if medium.value(key, stored)?.is_empty() {
+            taken.push(keys::id_of(key).ok_or_else(|| medium.damaged("the id of a row is none"))?);
+        }
+        Ok(true)
+    });
+    scanned.map_err(about_run)?;
+    let rows = rows_of(medium, number, 0, usize::MAX).map_err(about_run)?;
+    let published = published_of(medium, number).map_err(about_run)?;
+    Ok(Some(Dump { record, owner, logs, rows, taken, published }))
+}
+
+/// Who made a run; 0: nobody in particular.
+pub(super) fn owner(medium: &Medium, number: u64) -> Result<u128, StoreError> {
+    let Some(value) = medium.get(&keys::owner(number))? else { return Ok(0) };
+    let owner = value.try_into().map_err(|_| medium.damaged("the owner of a run has no known form"))?;
+    Ok(u128::from_be_bytes(owner))
 }
 
 /// What is known of a run beside its log.
@@ -129,10 +206,9 @@ fn runs_of(
     medium.scan(range, |key, stored| {
         let id = std::str::from_utf8(&key[1..]).ok().and_then(|id| RunId::new(id).ok());
         let id = id.ok_or_else(|| medium.damaged("the id of a run is none"))?;
-        let value = medium.value(key, stored).map_err(|error| concerning(error, &id, None))?;
-        let entry = Entry::decode(class, &value).and_then(record_of);
-        let record = entry.ok_or_else(|| concerning(medium.damaged("an entry has no known form"), &id, None))?;
-        page.push((id, record));
+        let value = medium.value(key, stored).and_then(|value| decode(medium, class, &value));
+        let entry = value.map_err(|error| concerning(error, &id, None))?;
+        page.extend(record_of(entry).map(|record| (id, record)));
         Ok(page.len() < most)
     })?;
     Ok(page)
@@ -141,15 +217,20 @@ fn runs_of(
 fn entry(medium: &Medium, run: &RunId) -> Result<Option<Entry>, StoreError> {
     for class in Class::ALL {
         if let Some(value) = medium.get(&class.key(run))? {
-            let entry = Entry::decode(class, &value);
-            return entry.map(Some).ok_or_else(|| medium.damaged("an entry has no known form"));
+            return decode(medium, class, &value).map(Some);
         }
     }
     Ok(None)
 }
 
+fn decode(medium: &Medium, class: Class, value: &[u8]) -> Result<Entry, StoreError> {
+    let version = |number| Ok(state(medium, number)?.and_then(|state| state.version).unwrap_or_default());
+    Entry::decode(class, value, version)?.ok_or_else(|| medium.damaged("an entry has no known form"))
+}
+
 fn record_of(entry: Entry) -> Option<RunRecord> {
-    Some(RunRecord { head: entry.head?, aside: entry.aside })
+    let Entry { version, wait, head, aside, .. } = entry;
+    Some(RunRecord { head: head?, aside, wait, version })
 }
 
 /// Says of a damage which run and which place in its log it concerns.

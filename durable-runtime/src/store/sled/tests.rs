@@ -14,13 +14,17 @@ use bytes::Bytes;
 use super::*;
 use crate::{
     id::Epoch,
-    store::{Batch, Head, Written},
+    store::{Batch, Head, Wait, Written},
 };
 
-struct TempDir(PathBuf);
+mod compacting;
+mod earlier;
+mod removing;
+
+pub(super) struct TempDir(pub(super) PathBuf);
 
 impl TempDir {
-    fn new() -> TempDir {
+    pub(super) fn new() -> TempDir {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let nth = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("durable-sled-{}-{nth}", std::process::id()));
@@ -35,11 +39,11 @@ impl Drop for TempDir {
     }
 }
 
-fn plenty() -> writer::FreeSpace {
+pub(super) fn plenty() -> writer::FreeSpace {
     Box::new(|| Some(u64::MAX))
 }
 
-fn now(store: &SledStore, write: Write) -> Result<Written, StoreError> {
+pub(super) fn now(store: &SledStore, write: Write) -> Result<Written, StoreError> {
     let (tell, told) = mpsc::channel();
     store.submit(write, Box::new(move |result| tell.send(result).unwrap()));
     told.recv().unwrap()
@@ -49,13 +53,13 @@ fn run() -> RunId {
     RunId::new("r").unwrap()
 }
 
-fn create(id: &str) -> Write {
+pub(super) fn create(id: &str) -> Write {
     let head = Head { generation: Generation(0), live: true, bytes: Bytes::new() };
     Write::Create { run: RunId::new(id).unwrap(), count: 1, frames: Bytes::from_static(b"first"), head }
 }
 
 fn claim(store: &SledStore) -> Epoch {
-    match now(store, Write::Claim { run: run() }) {
+    match now(store, Write::Claim { run: run(), aside: None }) {
         Ok(Written::Claimed(epoch)) => epoch,
         other => panic!("a claim gave {other:?}"),
     }
@@ -110,6 +114,38 @@ fn a_full_disk_refuses_writes_and_harms_nothing() {
     assert_eq!(store.run(&RunId::new("y").unwrap()), Ok(None));
 }
 
+#[test]
+fn on_a_full_disk_runs_are_claimed_and_released_if_nothing_is_to_be_written() {
+    let dir = TempDir::new();
+    let free = Arc::new(AtomicU64::new(u64::MAX));
+    let probe = Arc::clone(&free);
+    let probe = Box::new(move || Some(probe.load(Ordering::Relaxed)));
+    let store = SledStore::open_with(dir.0.clone(), &SledOptions::new(), probe).unwrap();
+    assert_eq!(now(&store, create("r")), Ok(Written::Created));
+    let epoch = claim(&store);
+    let wait = Some(Wait { due: None, seen: 0, code: 0 });
+    let release = |epoch, wait| Write::Release { run: run(), epoch, wait };
+    let claim_with_aside = || Write::Claim { run: run(), aside: Some(Bytes::from_static(b"aside")) };
+    free.store(0, Ordering::Relaxed);
+    assert!(matches!(now(&store, release(epoch, wait)), Err(StoreError::Refused { .. })));
+    assert!(matches!(now(&store, claim_with_aside()), Err(StoreError::Refused { .. })));
+    assert!(matches!(now(&store, Write::Remove { run: run() }), Err(StoreError::Refused { .. })));
+    assert_eq!(now(&store, Write::Barrier), Ok(Written::Done));
+    // What was refused has changed nothing: the claim still holds.
+    free.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(now(&store, append(epoch, 1, 10)), Ok(Written::Done));
+    free.store(0, Ordering::Relaxed);
+    assert_eq!(now(&store, release(epoch, None)), Ok(Written::Done));
+    let epoch = claim(&store);
+    free.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(now(&store, release(epoch, wait)), Ok(Written::Done));
+    // A claim has to remove the wait.
+    free.store(0, Ordering::Relaxed);
+    let claim = Write::Claim { run: run(), aside: None };
+    assert!(matches!(now(&store, claim), Err(StoreError::Refused { .. })));
+    assert_eq!(store.run(&run()).unwrap().unwrap().wait, wait);
+}
+
 /// Breaks the store by `break_it`, and checks that it is refused from then on and whole when it is opened again.
 fn check_poisoning(break_it: impl FnOnce(&mut writer::Writer) -> Arc<AtomicBool>) {
     let dir = TempDir::new();
@@ -121,7 +157,7 @@ fn check_poisoning(break_it: impl FnOnce(&mut writer::Writer) -> Arc<AtomicBool>
     let epoch = claim(&store);
     assert_eq!(now(&store, append(epoch, 1, 10)), Ok(Written::Done));
     broken.store(true, Ordering::Relaxed);
-    for write in [append(epoch, 2, 10), append(epoch, 3, 10), Write::Claim { run: run() }] {
+    for write in [append(epoch, 2, 10), append(epoch, 3, 10), Write::Claim { run: run(), aside: None }] {
         assert!(matches!(now(&store, write), Err(StoreError::Poisoned { .. })));
     }
     broken.store(false, Ordering::Relaxed);
@@ -141,7 +177,7 @@ fn a_writer_that_panics_poisons_the_store() {
     check_poisoning(|writer| {
         let broken = Arc::new(AtomicBool::new(false));
         let probe = Arc::clone(&broken);
-        writer.free_space = Box::new(move || {
+        writer.room.free_space = Box::new(move || {
             assert!(!probe.load(Ordering::Relaxed), "the writer panics, as the test wants");
             None
         });
@@ -170,7 +206,7 @@ fn all_that_waits_for_a_poisoned_group_is_told() {
     let dir = TempDir::new();
     let mut opened = open::open(&dir.0, &SledOptions::new(), plenty()).unwrap();
     let (go, wait) = mpsc::channel::<()>();
-    opened.writer.free_space = Box::new(move || {
+    opened.writer.room.free_space = Box::new(move || {
         let _ = wait.recv();
         panic!("the writer panics, as the test wants");
     });

@@ -8,14 +8,18 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
 };
 
+use bytes::Bytes;
+
 use crate::store::{
-    Act, Batch, Done, StoreError, Write, Written,
+    Act, Batch, Done, Dump, StoreError, Write, Written,
+    check::check_dump,
     sled::{
-        group::{Claims, Group},
+        group::{self, Claims, Group},
         high_water::HighWater,
         identity::{HIGH_WATER, Lock, SLED, io_error},
         keys::Meta,
         medium::{Medium, panic_text},
+        removal::Piece,
     },
 };
 
@@ -23,6 +27,8 @@ use crate::store::{
 const GROUP_WRITES: usize = 1024;
 /// A group takes no further write once it holds this many bytes.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// A dump with more bytes than these is written in pieces of about as many.
+const STAGED_BYTES: usize = 1024 * 1024;
 
 /// What the store's handle and its writer share.
 pub(super) struct Shared {
@@ -85,12 +91,15 @@ impl Shared {
         }
     }
 
-    /// The next group, waited for; `None` when no more will come.
-    fn next_group(&self) -> Option<Vec<(Write, Done)>> {
+    /// The next group, `None` when no more will come. If there is none yet, it is waited for, or is empty.
+    fn next_group(&self, wait: bool) -> Option<Vec<(Write, Done)>> {
         let mut queue = self.queue();
         while queue.writes.is_empty() {
             if queue.closed {
                 return None;
+            }
+            if !wait {
+                break;
             }
             queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -117,6 +126,24 @@ impl Shared {
 /// How much room there is where the store is, in bytes; `None`: unknown.
 pub(super) type FreeSpace = Box<dyn Fn() -> Option<u64> + Send>;
 
+/// The room on the disk, and how much of it must stay free.
+pub(super) struct Room {
+    pub(super) free_space: FreeSpace,
+    pub(super) reserve_bytes: u64,
+}
+
+impl Room {
+    /// Why so many bytes must not be written, if they must not.
+    ///
+    /// sled does not recover from a full disk until it is opened again, and does not open on one, so the disk must not
+    /// become full. A batch may need several times its size: pages are rewritten, and old segments are freed later.
+    pub(super) fn lacks(&self, bytes: usize) -> Option<Arc<str>> {
+        let needed = self.reserve_bytes.saturating_add(4 * bytes as u64);
+        let free = (self.free_space)()?;
+        (free < needed).then(|| format!("{free} bytes are free on the disk, the write needs {needed}").into())
+    }
+}
+
 /// The state of the writing thread.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -128,10 +155,11 @@ pub(super) struct Writer {
     /// sled's file, if each group has to be synced through it. It is our own descriptor and was opened before the first
     /// write, so that it learns of every failure to write back.
     pub(super) barrier: Option<File>,
-    pub(super) free_space: FreeSpace,
-    pub(super) reserve_bytes: u64,
+    pub(super) room: Room,
     pub(super) write_bytes_max: usize,
     pub(super) lock: Lock,
+    /// Something may be left of runs that were removed.
+    pub(super) removing: bool,
     /// Why nothing can be written any more.
     pub(super) poisoned: Option<Arc<str>>,
 }
@@ -139,8 +167,13 @@ pub(super) struct Writer {
 impl Writer {
     /// Writes until the store is closed, then closes the database and frees the lock.
     pub(super) fn run(mut self) {
-        while let Some(group) = self.shared.next_group() {
-            self.answer(group);
+        while let Some(group) = self.shared.next_group(!self.removing) {
+            if !group.is_empty() {
+                self.answer(group);
+            }
+            if self.removing {
+                self.go_on_removing();
+            }
         }
         let shared = Arc::clone(&self.shared);
         let closed = self.close();
@@ -174,24 +207,90 @@ impl Writer {
     /// A crash before [`Medium::apply`] leaves nothing of the group; one after it, all or nothing; one after the sync,
     /// all. The count in `high-water` may miss the last groups, never name one that is not durable.
     fn write(&mut self, writes: Vec<Write>) -> Vec<Result<Written, StoreError>> {
-        let full = self.full(writes.iter().map(bytes_of).sum());
-        let mut group = Group::new(&self.medium, self.meta, &mut self.claims);
-        let mut results = Vec::with_capacity(writes.len());
-        for write in writes {
-            results.push(match (bytes_of(&write), &full, &write) {
-                (bytes, ..) if bytes > self.write_bytes_max => Err(too_large(bytes, self.write_bytes_max)),
-                // These write nothing.
-                (_, _, Write::Claim { .. } | Write::Release { .. }) | (_, None, _) => group.add(write),
-                (_, Some(reason), _) => Err(StoreError::Refused { reason: Arc::clone(reason) }),
+        self.try_write(writes).unwrap_or_else(|error| {
+            self.poison(error.to_string());
+            Vec::new()
+        })
+    }
+
+    fn try_write(&mut self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, StoreError> {
+        let full = self.room.lacks(writes.iter().map(bytes_of).sum());
+        let mut staged = Vec::with_capacity(writes.len());
+        for write in &writes {
+            staged.push(match write {
+                Write::Restore { dump, .. } if full.is_none() && bytes_of(write) > STAGED_BYTES => self.stage(dump)?,
+                _ => None,
             });
         }
-        match group.into_batch().and_then(|batch| self.commit(batch)) {
-            Ok(()) => results,
-            Err(error) => {
-                self.poison(error.to_string());
-                Vec::new()
-            }
+        self.removing |= writes.iter().any(|write| matches!(write, Write::Remove { .. } | Write::Restore { .. }));
+        let mut group = Group::new(&self.medium, self.meta, &mut self.claims, full);
+        let mut results = Vec::with_capacity(writes.len());
+        for (write, staged) in writes.into_iter().zip(staged) {
+            let bytes = match &write {
+                // Of whatever size: it is not written in one piece.
+                Write::Restore { .. } => 0,
+                _ => bytes_of(&write),
+            };
+            results.push(match bytes > self.write_bytes_max {
+                true => Err(too_large(bytes, self.write_bytes_max)),
+                false => group.add(write, staged),
+            });
         }
+        let batch = group.into_batch()?;
+        self.commit(batch)?;
+        Ok(results)
+    }
+
+    /// Writes what a large dump holds under a number that is no run's yet, in pieces, so that no batch becomes huge. `None`
+    /// if the dump is none.
+    ///
+    /// Until the run is made by the write at hand, what is there is to be removed, whether a crash comes or a refusal.
+    pub(super) fn stage(&mut self, dump: &Dump) -> Result<Option<u64>, StoreError> {
+        if check_dump(dump).is_err() {
+            return Ok(None);
+        }
+        let mut group = Group::new(&self.medium, self.meta, &mut self.claims, None);
+        let number = group.reserve_number();
+        let mut bytes = 0;
+        for (key, value) in group::restored(number, dump) {
+            if bytes > STAGED_BYTES {
+                let batch = group.into_batch()?;
+                self.commit(batch)?;
+                group = Group::new(&self.medium, self.meta, &mut self.claims, None);
+                bytes = 0;
+            }
+            bytes += key.len() + value.len();
+            group.bring(key, value);
+        }
+        let batch = group.into_batch()?;
+        self.commit(batch)?;
+        Ok(Some(number))
+    }
+
+    /// Removes a piece of what is left of removed runs.
+    ///
+    /// A crash leaves the piece whole or gone, and a note that there is more.
+    fn go_on_removing(&mut self) {
+        if self.poisoned.is_some() {
+            self.removing = false;
+            return;
+        }
+        let removed = catch_unwind(AssertUnwindSafe(|| {
+            let Some(piece) = Piece::next(&self.medium, self.meta)? else { return Ok(false) };
+            // On a full disk it waits for the next removal, or the next opening.
+            let room = self.room.lacks(0).is_none();
+            if room {
+                self.commit(Some((piece.batch, piece.meta)))?;
+            }
+            Ok(room)
+        }));
+        let removed = removed.unwrap_or_else(|panic| {
+            Err(StoreError::Poisoned { reason: format!("the writer panicked: {}", panic_text(&*panic)).into() })
+        });
+        self.removing = removed.unwrap_or_else(|error: StoreError| {
+            self.poison(error.to_string());
+            false
+        });
     }
 
     fn commit(&mut self, batch: Option<(sled::Batch, Meta)>) -> Result<(), StoreError> {
@@ -210,16 +309,6 @@ impl Writer {
             tracing::warn!(%error, "cannot write {}", self.store.join(HIGH_WATER).display());
         }
         Ok(())
-    }
-
-    /// Why a group of so many bytes must not be written, if it must not.
-    ///
-    /// sled does not recover from a full disk until it is opened again, and does not open on one, so the disk must not
-    /// become full. A group may need several times its size: pages are rewritten, and old segments are freed later.
-    fn full(&self, bytes: usize) -> Option<Arc<str>> {
-        let needed = self.reserve_bytes.saturating_add(4 * bytes as u64);
-        let free = (self.free_space)()?;
-        (free < needed).then(|| format!("{free} bytes are free on the disk, the write needs {needed}").into())
     }
 
     fn poison(&mut self, reason: String) {
@@ -245,7 +334,7 @@ fn too_large(bytes: usize, most: usize) -> StoreError {
     StoreError::Rejected { reason: format!("the write has {bytes} bytes, the store takes {most}").into() }
 }
 
-/// The bytes a write brings, but for its names and numbers.
+/// The bytes a write brings, but for most of its names and numbers.
 fn bytes_of(write: &Write) -> usize {
     match write {
         Write::Create { frames, head, .. } => frames.len() + head.bytes.len(),
@@ -253,11 +342,23 @@ fn bytes_of(write: &Write) -> usize {
             let acts = acts.iter().map(|act| match act {
                 Act::Put { row, .. } => row.bytes.len(),
                 Act::Take { .. } => 0,
+                Act::Create { frames, head, taken, .. } => frames.len() + head.bytes.len() + taken.bytes.len(),
+                Act::Next { frames, .. } => frames.len(),
+                Act::Publish { name, value } => name.len() + value.len(),
             });
             frames.len() + acts.sum::<usize>() + head.as_ref().map_or(0, |head| head.bytes.len())
         }
         Write::Put { row, .. } => row.bytes.len(),
-        Write::Aside { value, .. } => value.as_ref().map_or(0, |value| value.len()),
-        Write::Claim { .. } | Write::Release { .. } => 0,
+        Write::Claim { aside: value, .. } | Write::Aside { value, .. } => value.as_ref().map_or(0, Bytes::len),
+        Write::Restore { dump, .. } => bytes_of_dump(dump),
+        Write::Release { .. } | Write::Remove { .. } | Write::Barrier => 0,
     }
+}
+
+fn bytes_of_dump(Dump { record, logs, rows, published, taken, .. }: &Dump) -> usize {
+    let logs = logs.iter().flat_map(|(_, records)| records).map(|record| record.frames.len());
+    let rows = rows.iter().map(|(_, row)| row.bytes.len());
+    let published = published.iter().map(|(name, published)| name.len() + published.value.len());
+    let record = record.head.bytes.len() + record.aside.as_ref().map_or(0, Bytes::len);
+    record + logs.sum::<usize>() + rows.sum::<usize>() + published.sum::<usize>() + 16 * taken.len()
 }
