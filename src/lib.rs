@@ -58,9 +58,29 @@
 //! plain data, that becomes a numbered step of the run when the workflow awaits it. Steps are [`EffectCall`],
 //! [`WorkflowCall`], [`Part`], `async {}` blocks ([`Branch`]), and what these functions make: [`sleep`], [`sleep_until`],
 //! [`now`], [`random`], [`uuid`], [`version`], [`join`], [`try_join`], [`join_all`], [`try_join_all`], [`race`],
-//! [`timeout`], [`begin`], [`Set::next`].
+//! [`timeout`], [`begin`], [`Set::next`], and those of the next section.
 //!
 //! The contracts are described at [`macro@effect`], the guarantees and the non-guarantees in the README.
+//!
+//! # Waiting, other runs, ending
+//!
+//! A run that only waits leaves memory, and costs nothing until it is woken. All of these are steps: recorded, and the same on every
+//! replay.
+//!
+//! | | |
+//! |---|---|
+//! | [`signal`], [`signals`] | a message from outside ([`Run::signal`](AnyRun::signal), [`Runtime::signal_or_start`]) or from another run; all that are there |
+//! | [`ask`] | a person's yes or no, with a deadline; [`Runtime::questions`] and [`Runtime::answer`] are the other side |
+//! | [`spawn`] | a child run, and a [`Child`] to await; cancelled when this one does not want it any more |
+//! | [`send`], [`publish`] | a message to another run; a value for whoever looks ([`Run::published`](AnyRun::published)) |
+//! | [`undo`] | a call that is made if the run fails or is cancelled, whatever the code is by then |
+//! | [`restart_as`] | goes on in a fresh log, under the same id |
+//! | [`shield`], [`cancelled`] | keeps a cancel ([`Run::cancel`](AnyRun::cancel)) away from what must not be left half done; hears of it |
+//!
+//! Cancelling is dropping, at a place in the log: nothing is handed to the code as an `Err`. From there on nothing new is asked outside of
+//! a [`shield`] but [`undo`]; bodies of effects that are under way are told ([`EffectContext::cancelled`]), and what they did is
+//! still recorded and delivered; then the code is dropped, children are waited for, and what was registered with [`undo`] is called, the
+//! last first.
 
 pub use durable_macros::{effect, part, workflow};
 
@@ -69,9 +89,13 @@ pub use durable_runtime::{BODIES_AT_ONCE, Builder, LOG_ENTRIES_WARN, Runtime, Sh
 
 // Runs, and what can be said of them.
 pub use durable_runtime::{
-    AnyRun, Attempt, DEATHS_MAX, Filter, Generation, Hold, LogEntry, Parked, Resolution, Run, RunId, RunIdError,
-    RunInfo, RunningBody, Seq, Status, StepNo,
+    AnyRun, Attempt, DEATHS_MAX, Filter, Finding, FindingKind, Generation, Hold, LogEntry, OpenQuestion, Parked,
+    Resolution, Run, RunId, RunIdError, RunInfo, RunningBody, Seq, Status, StatusKind, StatusKindError, StepKind,
+    StepNo, StepState, StepView, UnreadMessage,
 };
+
+// What is asked of runs from outside.
+pub use durable_runtime::{AnswerRequest, Answered, CancelRequest, Reply, SignalOrStart, SignalRequest};
 
 // What workflows and effects are made of.
 pub use durable_runtime::{
@@ -84,6 +108,12 @@ pub use durable_runtime::{
     Begin, Beginning, Begun, Fact, Join, JoinAll, Next, Race, Racing, Random, Set, Sleep, Timeout, Together, TryJoin,
     TryJoinAll, TryTogether, begin, join, join_all, now, race, random, sleep, sleep_until, timeout, try_join,
     try_join_all, uuid, version,
+};
+
+// Steps that wait for the world outside, or tell it something; other runs; the end.
+pub use durable_runtime::{
+    Answer, Asking, Cancelled, Child, Publishing, Question, Restarting, Sending, Shield, Signal, Signals, Spawn,
+    Spawning, Undo, Undoing, ask, cancelled, publish, restart_as, send, shield, signal, signals, spawn, undo,
 };
 
 // Errors.

@@ -45,6 +45,7 @@ fn refund_agent(order: Order) -> ::durable::WorkflowCall<durable::Result<String>
         line: ::core::line!(),
         params: &["order"],
         sites: &__SITES,
+        returns: || ::durable::__rt::returns(__shape),
         run: |__args| ::durable::__rt::body(__shape, __body(__args.get(&__P0)?)),
     };
     ::durable::__rt::inventory::submit!(::durable::__rt::Registered::Workflow(& __META));

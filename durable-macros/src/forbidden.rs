@@ -34,7 +34,12 @@ const UUID: &str = "`durable::uuid().await`";
 const BLOCK: &str = "blocks the thread and is forgotten by a restart";
 const SLEEP: &str = "`durable::sleep(..).await`";
 const TASK: &str = "starts work that the log does not know and a crash loses";
-const BEGIN: &str = "`durable::begin(call).await`, or `durable::join((a, b)).await`";
+const BEGIN: &str = "`durable::begin(call).await`, `durable::join((a, b)).await`, or `durable::spawn(workflow(..)).await` for a run of its own";
+const QUEUE: &str = "is empty after a restart, and no log knows what came through it";
+const SIGNAL: &str = "`durable::signal::<T>(name).await` for what comes from outside or from another run, and what `durable::join` gives \
+                      for what comes from a branch";
+const END: &str = "is about this process, and the run outlives it";
+const CANCELLED: &str = "`durable::cancelled().await`, which hears of the run's own cancel";
 const ENVIRONMENT: &str = "may read another value after a restart";
 const ARGUMENT: &str = "an argument of the workflow, or an effect";
 const WORLD: &str = "reaches the world outside and runs again on replay";
@@ -122,6 +127,19 @@ const RULES: &[Rule] = &[
     rule("rayon", &["join", "scope", "spawn"], TASK, BEGIN),
     rule("futures::executor", &["block_on"], WAIT, AWAIT),
     rule("pollster", &["block_on"], WAIT, AWAIT),
+    rule("std::sync::mpsc", &["channel", "sync_channel"], QUEUE, SIGNAL),
+    rule("tokio::sync::mpsc", &["channel", "unbounded_channel"], QUEUE, SIGNAL),
+    rule("tokio::sync::oneshot", &["channel"], QUEUE, SIGNAL),
+    rule("tokio::sync::broadcast", &["channel"], QUEUE, SIGNAL),
+    rule("tokio::sync::watch", &["channel"], QUEUE, SIGNAL),
+    rule("futures::channel::mpsc", &["channel", "unbounded"], QUEUE, SIGNAL),
+    rule("futures::channel::oneshot", &["channel"], QUEUE, SIGNAL),
+    rule("async_channel", &["bounded", "unbounded"], QUEUE, SIGNAL),
+    rule("crossbeam_channel", &["after", "bounded", "tick", "unbounded"], QUEUE, SIGNAL),
+    rule("flume", &["bounded", "unbounded"], QUEUE, SIGNAL),
+    rule("tokio::signal", &["ctrl_c"], END, CANCELLED),
+    rule("tokio::signal::unix", &["signal"], END, CANCELLED),
+    rule("tokio_util::sync::CancellationToken", &["new"], END, CANCELLED),
     rule("std::env", ENV, ENVIRONMENT, ARGUMENT),
     rule("std::fs", FS, WORLD, EFFECT),
     rule("tokio::fs", FS, WORLD, EFFECT),
@@ -129,7 +147,7 @@ const RULES: &[Rule] = &[
     rule("tokio::fs::File", FILE, WORLD, EFFECT),
     rule("std::fs::OpenOptions", &["new"], WORLD, EFFECT),
     rule("tokio::fs::OpenOptions", &["new"], WORLD, EFFECT),
-    rule("std::io", &["stdin"], WORLD, "`durable::signal(..).await`, or an effect"),
+    rule("std::io", &["stdin"], WORLD, "`durable::ask(..).await` or `durable::signal(..).await`, or an effect"),
     rule("std::net::TcpStream", CONNECT, WORLD, EFFECT),
     rule("std::net::TcpListener", CONNECT, WORLD, EFFECT),
     rule("std::net::UdpSocket", CONNECT, WORLD, EFFECT),
@@ -257,6 +275,12 @@ mod tests {
             "std::fs::read",
             "fs::File::open",
             "process::Command::new",
+            "tokio::sync::mpsc::channel",
+            "mpsc::unbounded_channel",
+            "oneshot::channel",
+            "signal::ctrl_c",
+            "unix::signal",
+            "CancellationToken::new",
         ] {
             assert!(is_refused(path), "{path}");
         }
@@ -269,6 +293,11 @@ mod tests {
             "sleep",
             "durable::spawn",
             "durable::sleep",
+            "durable::signal",
+            "signal",
+            "cancelled",
+            "channel",
+            "mine::Channel::new",
             "crate::thread::sleep",
             "self::env::var",
             "mine::Instant::now",

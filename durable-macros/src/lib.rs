@@ -131,7 +131,7 @@ pub fn effect(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// The body is ordinary Rust that awaits steps and nothing else: calls of effects, workflows and parts, and what
-/// `durable` offers (`sleep`, `join`, `race`, ..). `async {}` in it becomes a branch, which is a step too. On
+/// `durable` offers (`sleep`, `join`, `race`, `signal`, `ask`, `spawn`, ..). `async {}` in it becomes a branch, which is a step too. On
 /// replay the body runs again from its beginning, and every step that is recorded returns what it returned before. So what
 /// would come out otherwise the second time does not compile where the compiler can see it: clocks, randomness,
 /// threads, files, the environment. What decides nothing may stand in `durable::untracked(|| ..)`.

@@ -81,6 +81,7 @@ pub(crate) fn workflow_meta(sig: &Signature, name: Option<&LitStr>, params: &[Pa
             #origin
             params: &[#(#names),*],
             sites: #table,
+            returns: || ::durable::__rt::returns(__shape),
             run: |__args| #run,
         };
         ::durable::__rt::inventory::submit!(::durable::__rt::Registered::Workflow(&__META));

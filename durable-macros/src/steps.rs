@@ -9,6 +9,7 @@ use syn::{
     parse_quote_spanned,
     punctuated::Punctuated,
     token,
+    visit::{self, Visit},
     visit_mut::{self, VisitMut},
 };
 
@@ -142,8 +143,11 @@ impl VisitMut for Steps<'_> {
             Expr::Await(written) => *expr = Expr::Verbatim(self.step(written)),
             Expr::Async(written) => {
                 visit_mut::visit_expr_async_mut(self, written);
-                let at = Span::mixed_site().located_at(written.async_token.span);
-                *expr = Expr::Verbatim(quote_spanned!(at=> ::durable::__rt::branch(#written)));
+                // The user's own span: what is said of the branch is said at the block.
+                let at = written.async_token.span;
+                let mut block = Group::new(Delimiter::Parenthesis, written.to_token_stream());
+                block.set_span(written.block.brace_token.span.close());
+                *expr = Expr::Verbatim(quote_spanned!(at=> ::durable::__rt::branch #block));
             }
             Expr::Verbatim(tokens) => {
                 if let Some(at) = find_await(tokens) {
@@ -156,6 +160,9 @@ impl VisitMut for Steps<'_> {
 
     fn visit_expr_call_mut(&mut self, call: &mut ExprCall) {
         let untracked = matches!(&*call.func, Expr::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == forbidden::UNTRACKED));
+        if let Expr::Path(path) = &*call.func {
+            unordered(&path.path, self.errors);
+        }
         self.visit_expr_mut(&mut call.func);
         for argument in &mut call.args {
             if !(untracked && matches!(argument, Expr::Closure(_))) {
@@ -190,6 +197,28 @@ impl VisitMut for Steps<'_> {
             Some(error) => *mac = self.refuse(error, &mac.delimiter),
             None => self.inside_macro(mac),
         }
+    }
+}
+
+/// What has come is read anew on every replay, and some types give it in another order each time.
+fn unordered(called: &Path, errors: &mut Errors) {
+    struct Unordered<'a>(&'a mut Errors);
+    impl<'ast> Visit<'ast> for Unordered<'_> {
+        fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
+            if segment.ident == "HashSet" {
+                let text = "a `HashSet` comes out in another order on every replay: write `BTreeSet`";
+                self.0.on(&segment.ident, text);
+            }
+            visit::visit_path_segment(self, segment);
+        }
+    }
+    let Some(last) = called.segments.last() else { return };
+    let is_ours = match called.segments.iter().rev().nth(1) {
+        Some(home) => home.ident == "durable",
+        None => true,
+    };
+    if is_ours && ["ask", "signal", "signals"].iter().any(|name| last.ident == name) {
+        Unordered(errors).visit_path_arguments(&last.arguments);
     }
 }
 
@@ -329,7 +358,14 @@ fn callee(expr: &Expr) -> String {
         }
         // `.named(..)` and its like say more about a step, they are not what is awaited.
         Expr::MethodCall(call) if call.method == "named" || call.method == "at_most" => callee(&call.receiver),
-        Expr::MethodCall(call) => format!("{}.{}", callee(&call.receiver), call.method.unraw()),
+        Expr::MethodCall(call) => {
+            let receiver = callee(&call.receiver);
+            let is_child = receiver == "spawn" || receiver.ends_with("::spawn");
+            match is_child && (call.method == "id" || call.method == "detached") {
+                true => receiver,
+                false => format!("{receiver}.{}", call.method.unraw()),
+            }
+        }
         Expr::Field(field) => match &field.member {
             syn::Member::Named(name) => format!("{}.{}", callee(&field.base), name.unraw()),
             syn::Member::Unnamed(index) => format!("{}.{}", callee(&field.base), index.index),
@@ -374,6 +410,8 @@ mod tests {
         check("self.agents[0].turn(\"x\").await", &["self.agents[..].turn"]);
         check("look(1).named(\"second\").await", &["look"]);
         check("join_all(calls).at_most(3).await", &["join_all"]);
+        check("durable::spawn(agent(1)).id(\"a\").detached().named(\"b\").await", &["durable::spawn"]);
+        check("orders.id(1).await", &["orders.id"]);
         check("call.await", &["call"]);
         check("async { r#type(1).await }.await", &["type", "async"]);
         check("(if a { b } else { c }).await", &[".."]);

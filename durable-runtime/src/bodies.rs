@@ -10,7 +10,7 @@ use crate::{
     core::{Delivered, Stop},
     drive::{Life, Output},
     effect::{BodyEnd, Start},
-    entry::{Kind, Outcome, RecordedFault},
+    entry::{Kind, Outcome, RecordedFault, Undo},
     failure::Fault,
     fold::{EffectStep, Step, StepState, What},
     id::{Attempt, Seq, StepNo},
@@ -132,7 +132,30 @@ impl Life {
         self.outputs.push(Output::Start(step, start));
     }
 
-    fn effect_step(&self, step: StepNo) -> Option<&EffectStep> {
+    /// The code's description of an effect that is open, or of what undoes.
+    pub(crate) fn meta(&self, step: StepNo) -> Option<&'static EffectMeta> {
+        match self.undo_of(step) {
+            Some(undo) => (self.setting.effects)(&undo.effect, &undo.module),
+            None => self.core().effect(step),
+        }
+    }
+
+    /// The compensation that a step calls, if it is one that does.
+    fn undo_of(&self, step: StepNo) -> Option<&Undo<'static>> {
+        let state = self.state();
+        Some(&state.undos[state.steps.get(&step)?.undo?])
+    }
+
+    /// Takes a slot, or asks to be told when one is free.
+    pub(crate) fn take_slot(&mut self) -> bool {
+        let taken = self.setting.slots.try_take();
+        if !taken {
+            self.outputs.push(Output::WantSlot);
+        }
+        taken
+    }
+
+    pub(crate) fn effect_step(&self, step: StepNo) -> Option<&EffectStep> {
         match self.state().steps.get(&step).map(|s| &s.what) {
             Some(What::Effect(effect)) => Some(effect),
             _ => None,
@@ -149,9 +172,8 @@ impl Life {
             self.wanting.push_back(step);
         }
         while let Some(step) = self.wanting.front().copied() {
-            let ending = self.state().ending.is_some();
             let next = match self.state().steps.get(&step) {
-                Some(s) if !s.closed && !ending => match s.state {
+                Some(s) if self.is_wanted(step) => match s.state {
                     StepState::Queued => Some(Attempt(1)),
                     StepState::NotStarted(n) | StepState::Failed(n, _) => Some(Attempt(n.0 + 1)),
                     StepState::Called(n) if self.redo.contains(&step) => Some(Attempt(n.0 + 1)),
@@ -159,12 +181,17 @@ impl Life {
                 },
                 _ => None,
             };
-            let (Some(attempt), Some(meta)) = (next, self.core().effect(step)) else {
+            let (Some(attempt), Some(meta)) = (next, self.meta(step)) else {
                 self.wanting.pop_front();
+                if let (Some(_), Some(undo)) = (next, self.undo_of(step)) {
+                    // What undoes was called by another binary than this.
+                    let (effect, module) = (undo.effect.to_string(), undo.module.to_string());
+                    self.halt(Stop::NoEffect { effect, module });
+                    return false;
+                }
                 continue;
             };
-            if !self.setting.slots.try_take() {
-                self.outputs.push(Output::WantSlot);
+            if !self.take_slot() {
                 return false;
             }
             self.wanting.pop_front();
@@ -183,7 +210,7 @@ impl Life {
     }
 
     /// A later attempt, from what the log says of the step.
-    fn start(&self, step: StepNo, attempt: Attempt, meta: &'static EffectMeta) -> Option<Start> {
+    pub(crate) fn start(&self, step: StepNo, attempt: Attempt, meta: &'static EffectMeta) -> Option<Start> {
         let effect = self.effect_step(step)?;
         let path = effect.path.to_string();
         Some(Start {
@@ -221,7 +248,7 @@ impl Life {
     /// come, still removes the doubt.
     pub(crate) fn out_of_time(&mut self, step: StepNo, attempt: Attempt) {
         let Some(Body::Running { contract, timeout_ms, .. }) = self.bodies.get(&(step, attempt)) else { return };
-        let timeout_ms = timeout_ms.unwrap_or(self.setting.unwanted_grace_ms);
+        let timeout_ms = timeout_ms.unwrap_or(self.setting.cancel_grace_ms);
         if *contract == Contract::AtMostOnce || !self.is_wanted(step) {
             self.lingering.insert((step, attempt));
             self.outputs.push(Output::Unwanted(step, attempt));
@@ -229,10 +256,6 @@ impl Life {
             self.outputs.push(Output::Abort(step, attempt));
         }
         self.body_ended(Report { step, attempt, end: End::Body(BodyEnd::TimedOut { timeout_ms }), row: None });
-    }
-
-    fn is_wanted(&self, step: StepNo) -> bool {
-        self.state().ending.is_none() && self.state().steps.get(&step).is_some_and(|s| !s.closed)
     }
 
     /// Gives back what a body of this life held.
@@ -268,7 +291,7 @@ impl Life {
             StepState::Queued => (false, attempt == Attempt(0)),
             _ => (false, false),
         };
-        let wanted = self.is_wanted(step);
+        let (wanted, undoes) = (self.is_wanted(step), s.undo.is_some());
         let (contract, begun, name) = (effect.contract, effect.begun, effect.effect.to_string());
         if !due || (!wanted && contract == Contract::ReadOnly) {
             return;
@@ -277,7 +300,7 @@ impl Life {
             // It was to be called again at once, as nobody knew how it had ended.
             self.wanting.retain(|wanting| *wanting != step);
         }
-        let meta = self.core().effect(step).filter(|_| wanted);
+        let meta = self.meta(step).filter(|_| wanted);
         let retry = meta.and_then(|meta| meta.retry).filter(|_| called && contract != Contract::AtMostOnce);
         let again = retry.filter(|retry| begun < retry.attempts);
         let end = match end {
@@ -286,6 +309,8 @@ impl Life {
                 // No body ran, and none will with this code: the log stays as it is.
                 return self.halt(Stop::Undecodable { step: name, site: None, error });
             }
+            // What cannot be undone is held for a person, and what was to be undone before it waits.
+            End::Fault(fault) if undoes => return self.hold_undo(step, attempt, called, &fault.to_string()),
             End::Fault(fault) => {
                 let unsure = contract.is_outward() && attempt > Attempt(0);
                 return self.fault(step, attempt, fault, unsure);
@@ -293,6 +318,10 @@ impl Life {
         };
         let limit = self.setting.value_bytes_max;
         match end {
+            BodyEnd::Ok { .. } | BodyEnd::NotRecordable { .. } if undoes => {
+                // Nobody reads what it returned.
+                self.result(step, attempt, Outcome::Ok(nothing()), false);
+            }
             BodyEnd::Ok { value } | BodyEnd::Err { value, .. } if value.len() > limit => {
                 let fault = Fault::NotRecordable {
                     effect: name,
@@ -307,10 +336,11 @@ impl Life {
                 let fault = Fault::NotRecordable { effect: name, reason, size: None, limit: None };
                 self.fault(step, attempt, fault, false);
             }
-            BodyEnd::Err { value, retry, .. } => {
+            BodyEnd::Err { value, retry, message } => {
                 let error = Outcome::Err(value.as_bytes().to_vec().into());
                 match again.filter(|_| retry) {
                     Some(policy) => self.failed(step, attempt, error, policy.backoff_ms(attempt.0), false),
+                    None if undoes => self.hold_undo(step, attempt, called, &message),
                     None => self.result(step, attempt, error, false),
                 }
             }
@@ -334,6 +364,7 @@ impl Life {
                         let error = Outcome::Fault(RecordedFault(fault));
                         self.failed(step, attempt, error, policy.backoff_ms(attempt.0), unsure);
                     }
+                    _ if undoes && again.is_none() => self.hold_undo(step, attempt, called, &reason),
                     (None, Some(policy)) if policy.attempts > 1 => {
                         let fault =
                             Fault::AttemptsUsedUp { effect: name, attempts: begun, last: reason, crashed: false };
@@ -342,6 +373,12 @@ impl Life {
                     _ => self.fault(step, attempt, fault, unsure),
                 }
             }
+        }
+    }
+
+    fn hold_undo(&mut self, step: StepNo, attempt: Attempt, called: bool, reason: &str) {
+        if called {
+            self.in_doubt(step, attempt, reason);
         }
     }
 
@@ -367,13 +404,17 @@ impl Life {
 
     // ---- what nobody wants any more ----
 
-    /// A step was dropped by the code.
+    /// A step was dropped by the code, or is stopped by a cancel.
     pub(crate) fn closed(&mut self, step: StepNo, was: &Step) {
         match (&was.what, &was.state) {
             (What::Timer { deadline, .. }, _) => self.disarm_timer(step, *deadline),
+            (What::Signal { name, .. }, _) => self.mailbox.unwait(name, step),
+            (What::Question(question), _) => self.close_question(step, question),
+            (What::Child { .. }, _) => {}
             (What::Effect(effect), StepState::Called(attempt)) => self.unwanted(step, *attempt, effect.contract),
             _ => {
                 self.settling.remove(&step);
+                self.retries.retain(|(_, retry)| *retry != step);
             }
         }
     }
@@ -392,7 +433,7 @@ impl Life {
                 self.outputs.push(Output::Abort(step, attempt));
             }
             Some(Body::Running { limit, .. }) => {
-                let grace = self.now.monotonic.saturating_add(self.setting.unwanted_grace_ms);
+                let grace = self.now.monotonic.saturating_add(self.setting.cancel_grace_ms);
                 let before = limit.replace(limit.map_or(grace, |limit| limit.min(grace)));
                 if let Some(before) = before {
                     self.limits.remove(&(before, step, attempt));
@@ -425,6 +466,7 @@ impl Life {
         self.wanting.clear();
         self.retries.clear();
         self.settling.clear();
+        self.wait_for_nothing();
         self.stop.is_none()
     }
 
@@ -480,7 +522,7 @@ impl Life {
         let timeout_ms = self.core().effect(step).and_then(|meta| meta.timeout_ms);
         let limit = match self.is_wanted(step) {
             true => timeout_ms,
-            false => Some(self.setting.unwanted_grace_ms),
+            false => Some(self.setting.cancel_grace_ms),
         };
         let limit = limit.map(|limit| self.now.monotonic.saturating_add(limit));
         self.limits.extend(limit.map(|limit| (limit, step, attempt)));
@@ -515,13 +557,16 @@ impl Life {
                         continue;
                     }
                     let wanted = self.is_wanted(step);
-                    let attempts = self.core().effect(step).and_then(|meta| meta.retry).map(|retry| retry.attempts);
+                    let attempts = self.meta(step).and_then(|meta| meta.retry).map(|retry| retry.attempts);
                     match recover(effect, wanted, attempts) {
                         Recover::RunAgain => {
                             self.redo.insert(step);
                             self.wanting.push_back(step);
                         }
                         Recover::InDoubt => self.in_doubt(step, attempt, "the process that ran it is gone"),
+                        Recover::UsedUp if s.undo.is_some() => {
+                            self.in_doubt(step, attempt, "its attempts are used up: the process died in the last one");
+                        }
                         Recover::UsedUp => {
                             let fault = Fault::AttemptsUsedUp {
                                 effect: effect.effect.to_string(),
@@ -535,7 +580,7 @@ impl Life {
                     }
                 }
                 // Not asked in this life's first poll: an earlier one left it so.
-                StepState::Queued if !fresh.contains(&step) => match effect.args.is_empty() {
+                StepState::Queued if !fresh.contains(&step) && self.is_wanted(step) => match effect.args.is_empty() {
                     // Not recorded then, so they are not what a body would get, whatever the limit is now.
                     true => {
                         let fault = self.core().unrecordable(step).unwrap_or_else(|| Fault::NotRecordable {
@@ -549,12 +594,13 @@ impl Life {
                     false => self.wanting.push_back(step),
                 },
                 StepState::NotStarted(_) => self.wanting.push_back(step),
-                StepState::Failed(attempt, retry_at) => {
+                StepState::Failed(attempt, retry_at) if self.is_wanted(step) => {
                     // A clock that was set back over the restart does not lengthen a wait whose bound is known.
-                    let most =
-                        self.core().effect(step).and_then(|meta| meta.retry).map(|retry| retry.backoff_ms(attempt.0));
+                    let most = self.meta(step).and_then(|meta| meta.retry).map(|retry| retry.backoff_ms(attempt.0));
                     let latest = most.map_or(Millis::MAX, |most| self.now.monotonic.saturating_add(most));
-                    self.retries.insert((self.monotonic_of(retry_at).min(latest), step));
+                    let known = self.sleeps.known.remove(&step);
+                    let due = known.unwrap_or_else(|| self.monotonic_of(retry_at).min(latest));
+                    self.retries.insert((due, step));
                 }
                 StepState::InDoubt(attempt, reason, _) if !self.settling.contains_key(&step) => {
                     self.doubted(step, attempt, &reason);
@@ -569,9 +615,9 @@ impl Life {
 
     /// Whether an earlier life left the attempt's outcome in the mailbox.
     fn has_outcome(&self, step: StepNo, attempt: Attempt) -> bool {
-        self.rows.iter().any(|row| {
-            matches!(Message::read(row), Some(Message::Outcome { generation, step: s, attempt: a, .. })
-                if (generation, s, a) == (self.setting.generation, step, attempt))
+        self.mailbox.facts().any(|message| {
+            matches!(message, Message::Outcome { generation, step: s, attempt: a, .. }
+                if (*generation, *s, *a) == (self.setting.generation, step, attempt))
         })
     }
 }
@@ -595,5 +641,13 @@ fn unknown_end(effect: &str, attempt: Attempt, end: BodyEnd) -> (Fault, String) 
         BodyEnd::Ok { .. } | BodyEnd::Err { .. } | BodyEnd::NotRecordable { .. } => {
             unreachable!("an end that is known is handled as one")
         }
+    }
+}
+
+/// What stands for the result of a compensation: a unit value.
+fn nothing() -> std::borrow::Cow<'static, [u8]> {
+    match Value::encode(&()) {
+        Ok(value) => value.as_bytes().to_vec().into(),
+        Err(e) => unreachable!("a unit does not encode: {e}"),
     }
 }

@@ -3,24 +3,30 @@
 use std::{
     collections::HashMap,
     fmt,
-    path::Path,
-    sync::{Arc, Mutex},
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
+
+use serde_json::{Value as Json, json};
 
 use crate::{
     clock::{Clock, SystemClock},
     contract::Registered,
     effect::Resources,
     error::{Error, Kind},
-    runtime::{Runtime, signals},
+    runtime::Runtime,
     store::{
         Store, StoreError,
         memory::MemoryStore,
         sled::{SledOptions, SledStore},
     },
-    worker::{Bodies, BodySlots, Shared, Timers, new_shared_semaphores},
+    worker::{Limits, Shared},
 };
+
+/// In the environment: the process is to describe its workflows and end.
+const DESCRIBE: &str = "DURABLE_DESCRIBE";
 
 /// Longest argument, result or other recorded value, by default: 1 MiB.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
@@ -40,7 +46,10 @@ pub struct Builder {
     log_entries_warn: u64,
     bodies_at_once: usize,
     runs_at_once: usize,
-    unwanted_grace: Duration,
+    cancel_grace: Duration,
+    settle: Duration,
+    evict_after: Duration,
+    control: bool,
     sled: SledOptions,
 }
 
@@ -50,8 +59,29 @@ impl fmt::Debug for Builder {
     }
 }
 
+impl Runtime {
+    /// Prepares a runtime.
+    ///
+    /// With `DURABLE_DESCRIBE=1` in the environment the process writes [`workflows`] as JSON to standard output instead, and ends: that is
+    /// how `durable workflows` gets to know what a binary has.
+    pub fn builder() -> Builder {
+        if std::env::var_os(DESCRIBE).is_some_and(|value| value == "1") {
+            describe();
+        }
+        Builder::new()
+    }
+}
+
+/// Writes the workflows of this binary, in one line, and ends the process.
+fn describe() -> ! {
+    let all: Vec<Json> = workflows().iter().map(WorkflowInfo::to_json).collect();
+    let mut out = std::io::stdout().lock();
+    let written = writeln!(out, "{}", Json::from(all)).and_then(|()| out.flush());
+    std::process::exit(i32::from(written.is_err()));
+}
+
 impl Builder {
-    pub(crate) fn new() -> Builder {
+    fn new() -> Builder {
         Builder {
             resources: Resources::default(),
             clock: Arc::new(SystemClock::new()),
@@ -59,7 +89,10 @@ impl Builder {
             log_entries_warn: LOG_ENTRIES_WARN,
             bodies_at_once: BODIES_AT_ONCE,
             runs_at_once: std::thread::available_parallelism().map_or(2, usize::from),
-            unwanted_grace: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(30),
+            settle: Duration::from_secs(2 * 60),
+            evict_after: Duration::from_secs(1),
+            control: true,
             sled: SledOptions::default(),
         }
     }
@@ -102,10 +135,31 @@ impl Builder {
         self
     }
 
-    /// How long a body may go on that nobody waits for any more (its branch was dropped, or the run's code is over), before its
-    /// step counts as in doubt. Default 30 seconds.
-    pub fn unwanted_grace(mut self, grace: Duration) -> Builder {
-        self.unwanted_grace = grace;
+    /// How long a body may go on that nobody waits for any more (the run was cancelled, its branch was dropped, or the run's
+    /// code is over), before its step counts as in doubt. Default 30 seconds.
+    pub fn cancel_grace(mut self, grace: Duration) -> Builder {
+        self.cancel_grace = grace;
+        self
+    }
+
+    /// How long a request of an effect may still be under way after its outcome has become unknown, for effects that do not
+    /// say so themselves by `settle`: nothing is undone before. Default 2 minutes.
+    pub fn settle(mut self, settle: Duration) -> Builder {
+        self.settle = settle;
+        self
+    }
+
+    /// How long a run stays in memory when all it does is wait: for a time, a message, a person, or another run. Then it leaves
+    /// memory, and is replayed when what it waits for has come. Default 1 second.
+    pub fn evict_after(mut self, grace: Duration) -> Builder {
+        self.evict_after = grace;
+        self
+    }
+
+    /// Whether [`Builder::open`] offers a control socket in the store's directory, by which the `durable` command works on a
+    /// store that this process holds. Default: it does. Only the same user may use it.
+    pub fn control(mut self, control: bool) -> Builder {
+        self.control = control;
         self
     }
 
@@ -133,11 +187,14 @@ impl Builder {
     /// Outside of a tokio runtime.
     pub async fn open(self, path: impl AsRef<Path>) -> Result<Runtime, Error> {
         self.check()?;
-        let (path, options) = (path.as_ref().to_owned(), self.sled.clone());
-        let opened = tokio::task::spawn_blocking(move || SledStore::open(path, options)).await;
-        let store = opened
-            .unwrap_or_else(|e| Err(StoreError::Io { doing: "open the store".into(), error: e.to_string().into() }))?;
-        self.open_store(store).await
+        let (path, control) = (path.as_ref().to_owned(), self.control);
+        let store = open_sled(path.clone(), self.sled.clone()).await?;
+        let runtime = self.begin(store, false).await?;
+        #[cfg(unix)]
+        if control {
+            crate::control::serve(&runtime, &path);
+        }
+        Ok(runtime)
     }
 
     /// Opens a store in memory: gone with the process.
@@ -149,6 +206,40 @@ impl Builder {
         self.open_store(MemoryStore::new()).await
     }
 
+    /// Opens the store in the directory `path` without going on with any of its runs: to look at them, and to leave word for
+    /// them. What is sent, answered, resolved or cancelled is taken when a process with their code has the store open.
+    ///
+    /// # Errors
+    ///
+    /// The store is in use, damaged, no store, or not there; it is not made.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use durable::{Filter, Runtime};
+    /// # #[durable::workflow]
+    /// # async fn waits() -> durable::Result<String> { Ok(durable::signal("go").await) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> anyhow::Result<()> {
+    /// # let dir = std::env::temp_dir().join(format!("durable-observe-{}", std::process::id()));
+    /// # let runtime = Runtime::builder().open(&dir).await?;
+    /// # runtime.start("order-17", waits()).await?;
+    /// # runtime.shutdown(std::time::Duration::ZERO).await?;
+    /// let observer = Runtime::builder().observe(&dir).await?;
+    /// for run in observer.runs(Filter::unfinished()).await? {
+    ///     println!("{} is {}", run.id, run.status.as_str());
+    /// }
+    /// observer.signal("order-17", "go", "now").await?; // taken by the next process that opens the store
+    /// # observer.shutdown(std::time::Duration::ZERO).await?;
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn observe(self, path: impl AsRef<Path>) -> Result<Runtime, Error> {
+        let (path, options) = (path.as_ref().to_owned(), self.sled.clone().existing(true));
+        self.begin(open_sled(path, options).await?, true).await
+    }
+
     /// Opens a runtime on any store.
     ///
     /// # Errors
@@ -156,29 +247,20 @@ impl Builder {
     /// As [`Builder::open`].
     pub async fn open_store(self, store: impl Store) -> Result<Runtime, Error> {
         self.check()?;
-        let (replays, marked, suspects) = new_shared_semaphores(self.runs_at_once);
-        let (closing, abandon, tasks, idle) = signals();
-        Runtime::begin(Arc::new(Shared {
-            tokio: tokio::runtime::Handle::current(),
-            store: Arc::new(store),
-            clock: self.clock,
-            resources: Arc::new(self.resources),
-            slots: Arc::new(BodySlots::new(self.bodies_at_once)),
+        self.begin(store, false).await
+    }
+
+    async fn begin(self, store: impl Store, observing: bool) -> Result<Runtime, Error> {
+        let limits = Limits {
             value_bytes_max: self.value_bytes_max,
             log_entries_warn: self.log_entries_warn,
-            unwanted_grace: self.unwanted_grace,
-            runs: Mutex::default(),
-            timers: Timers::default(),
-            replays,
-            marked,
-            suspects,
-            bodies: Arc::new(Bodies::default()),
-            closing,
-            abandon,
-            tasks,
-            idle,
-        }))
-        .await
+            cancel_grace: self.cancel_grace,
+            settle: self.settle,
+            evict_after: self.evict_after,
+        };
+        let (store, slots, replays) = (Arc::new(store), self.bodies_at_once, self.runs_at_once);
+        Runtime::begin(|code| Shared::new(store, self.clock, self.resources, slots, replays, limits, code, observing))
+            .await
     }
 
     /// What link-time registration shows to be wrong.
@@ -222,6 +304,11 @@ impl Builder {
     }
 }
 
+async fn open_sled(path: PathBuf, options: SledOptions) -> Result<SledStore, StoreError> {
+    let opened = tokio::task::spawn_blocking(move || SledStore::open(path, options)).await;
+    opened.unwrap_or_else(|e| Err(StoreError::Io { doing: "open the store".into(), error: e.to_string().into() }))
+}
+
 /// Where something of a name is, whether the name is explicit, and its module.
 type Named = (String, bool, &'static str);
 
@@ -239,6 +326,23 @@ pub struct WorkflowInfo {
     pub line: u32,
     /// Every `.await` of its body, in source order.
     pub steps: Vec<StepInfo>,
+}
+
+impl WorkflowInfo {
+    /// The same as JSON: what `durable workflows` reads.
+    pub(crate) fn to_json(&self) -> Json {
+        let WorkflowInfo { name, module, file, line, steps } = self;
+        let steps: Vec<Json> = steps.iter().map(StepInfo::to_json).collect();
+        json!({ "name": name, "module": module, "file": file, "line": line, "steps": steps })
+    }
+}
+
+impl StepInfo {
+    fn to_json(&self) -> Json {
+        let StepInfo { number, id, callee, contract, file, line } = self;
+        let id = format!("{id:032x}");
+        json!({ "number": number, "id": id, "callee": callee, "contract": contract, "file": file, "line": line })
+    }
 }
 
 /// One numbered step of a [`WorkflowInfo`].

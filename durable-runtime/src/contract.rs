@@ -97,10 +97,10 @@ pub struct ResourceMeta {
     pub type_id: fn() -> TypeId,
 }
 
-/// What an effect's return type is to the engine, without the type itself.
+/// What the return type of an effect or a workflow is to the engine, without the type itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Returns {
-    /// Encodes a fault as the effect's error, where its error type takes one.
+    /// Encodes a fault as an error of the function, where its error type takes one.
     pub fault: Option<fn(Fault) -> Result<Value, ValueError>>,
     /// Says whether a recorded or a given value decodes as the return type.
     pub check: fn(&Value) -> Result<(), ValueError>,
@@ -188,6 +188,8 @@ pub struct WorkflowMeta {
     pub params: &'static [&'static str],
     /// Every `.await` of the body, in source order.
     pub sites: &'static [Site],
+    /// What the return type is.
+    pub returns: fn() -> Returns,
     /// Decodes the arguments and makes the body's future.
     pub run: fn(Args) -> Result<WorkflowFuture, ValueError>,
 }
@@ -283,6 +285,57 @@ pub(crate) fn site_by_id(id: u128) -> Option<&'static Site> {
             Registered::Part(p) => p.sites,
         })
         .find(|site| site.id == id)
+}
+
+/// The effect of this binary that a recorded call means: by its name and module, or by a name that was given.
+pub(crate) fn find_effect(name: &str, module: &str) -> Option<&'static EffectMeta> {
+    inventory::iter::<Registered>.into_iter().find_map(|r| match r {
+        Registered::Effect(meta) if meta.name == name && (meta.explicit_name || meta.module == module) => Some(*meta),
+        _ => None,
+    })
+}
+
+/// A digest of all that this binary registers: what runs could be replayed otherwise with than before changes it, as far as
+/// names, contracts, parameters and awaits say so.
+pub(crate) fn code_digest() -> u64 {
+    let mut digests: Vec<u64> = inventory::iter::<Registered>
+        .into_iter()
+        .map(|r| {
+            let text = match r {
+                Registered::Effect(m) => {
+                    format!(
+                        "E {} {} {:?} {:?} {:?} {:?}",
+                        m.name, m.module, m.contract, m.retry, m.timeout_ms, m.params
+                    )
+                }
+                Registered::Workflow(m) => format!("W {} {} {:?} {}", m.name, m.module, m.params, awaits(m.sites)),
+                Registered::Part(m) => format!("P {} {} {}", m.name, m.module, awaits(m.sites)),
+            };
+            xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+        })
+        .collect();
+    // Link order is no part of the code.
+    digests.sort_unstable();
+    let bytes: Vec<u8> = digests.iter().flat_map(|digest| digest.to_le_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+/// What a function awaits, in order.
+fn awaits(sites: &[Site]) -> String {
+    sites.iter().map(|site| site.callee).collect::<Vec<_>>().join(",")
+}
+
+/// How long a request of an effect of this name may be under way, as far as the effects of this binary say so.
+pub(crate) fn settle_ms_of(name: &str) -> Option<u64> {
+    let effects = inventory::iter::<Registered>.into_iter().filter_map(|r| match r {
+        Registered::Effect(meta) if meta.name == name => Some(meta.in_doubt),
+        _ => None,
+    });
+    let settles = effects.filter_map(|in_doubt| match in_doubt {
+        WhenInDoubt::Reconcile { settle_ms, .. } => Some(settle_ms),
+        _ => None,
+    });
+    settles.max()
 }
 
 /// The id of an effect: 128 bits of its recorded name, so that moving the function changes nothing.

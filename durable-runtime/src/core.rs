@@ -10,6 +10,7 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,16 +18,19 @@ use bytes::Bytes;
 
 use crate::{
     clock::Millis,
-    contract::{EffectMeta, Site, site_by_id},
-    entry::{Call, Entry, EntryError, Kind, Path, decode},
+    contract::{EffectMeta, Site, WorkflowMeta, site_by_id},
+    entry::{Call, Entry, EntryError, Kind, Path, Question, Undo, decode},
     failure::{Fault, shortened},
     fold::{IllegalEntry, RunState},
-    id::{Seq, StepNo},
+    id::{RunId, Seq, StepNo},
     script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
     value::{Args, Value, ValueError},
 };
 
+mod asks;
 mod scope;
+
+pub(crate) use asks::{AskChild, AskQuestion};
 
 pub(crate) use scope::{OpenJoin, OpenScope};
 use scope::{Route, Scope, Segment};
@@ -51,6 +55,19 @@ pub(crate) struct Core {
     pub(crate) seed: u128,
     /// Longest value that is recorded, in bytes.
     pub(crate) value_bytes_max: usize,
+    /// The run's id.
+    run: RunId,
+    /// What the engine's own keys and the ids of children and messages are made of: store, run and generation.
+    key_prefix: Arc<str>,
+    /// A cancel was taken: what no shield encloses asks for nothing more but `undo`.
+    pub(crate) cancelled: bool,
+    /// Those that wait to hear of a cancel, in the order in which they asked.
+    cancel_waits: BTreeMap<u64, CancelWait>,
+    next_cancel_wait: u64,
+    /// How many of them began after the cancel.
+    late_cancel_waits: u32,
+    /// What the run goes on with in a fresh log: the code is over.
+    pub(crate) restart: Option<Box<Restart>>,
     /// The step asked last, for messages about awaits that are none.
     pub(crate) last_site: Option<&'static Site>,
     next_step: StepNo,
@@ -78,7 +95,37 @@ pub(crate) enum Fresh {
     Effect(Box<FreshEffect>),
     Timer { path: Path<'static>, site: u128, until: Until },
     Version { path: Path<'static>, site: u128, version: u32 },
+    Signal { path: Path<'static>, site: u128, signal: Cow<'static, str>, drain: bool },
+    Question { path: Path<'static>, site: u128, question: Box<Question<'static>>, within: Option<Duration> },
+    Child(Box<FreshChild>),
+    Message { path: Path<'static>, site: u128, to: RunId, signal: Cow<'static, str>, value: Value, digest: u128 },
+    Publish { path: Path<'static>, site: u128, name: Cow<'static, str>, value: Value, digest: u128 },
+    Undo { path: Path<'static>, site: u128, undo: Box<Undo<'static>> },
     Closed { step: StepNo },
+}
+
+/// A `cancelled()` that is awaited.
+struct CancelWait {
+    scope: ScopeNo,
+    told: bool,
+}
+
+/// What a run goes on with in a fresh log.
+pub(crate) struct Restart {
+    pub(crate) meta: &'static WorkflowMeta,
+    pub(crate) args: Args,
+    pub(crate) digest: u128,
+}
+
+/// A child run, not appended yet.
+pub(crate) struct FreshChild {
+    pub(crate) path: Path<'static>,
+    pub(crate) site: u128,
+    pub(crate) meta: &'static WorkflowMeta,
+    pub(crate) args: Args,
+    pub(crate) digest: u128,
+    pub(crate) run: RunId,
+    pub(crate) detached: bool,
 }
 
 /// A call of an effect, not appended yet.
@@ -122,6 +169,21 @@ pub(crate) enum Stop {
     Unrecordable {
         reason: String,
     },
+    /// A value that is to be sent, published, asked about or handed on cannot be recorded.
+    ValueUnrecordable {
+        what: String,
+        site: &'static Site,
+        reason: String,
+    },
+    /// Nothing is open that could ever go on.
+    Idle {
+        after: Option<&'static Site>,
+    },
+    /// What is to be undone needs an effect that is not in this binary.
+    NoEffect {
+        effect: String,
+        module: String,
+    },
     /// Something that is no step was awaited behind the macro's back.
     Foreign {
         after: Option<&'static Site>,
@@ -142,10 +204,20 @@ impl From<ScriptError> for Stop {
     }
 }
 
+/// Says whether a message decodes as what a step waits for.
+pub(crate) type Takes = fn(&Value) -> Result<(), ValueError>;
+
 struct Slot {
     scope: ScopeNo,
+    /// Whether that scope was under a shield when the step was last polled.
+    shielded: bool,
+    /// Whether it was when the step was asked.
+    born_shielded: bool,
+    /// Whether a future is there to be polled: a child's handle may lie about for a while.
+    awaited: bool,
     ready: Option<Delivered>,
     effect: Option<&'static EffectMeta>,
+    takes: Option<Takes>,
 }
 
 /// What a step is given.
@@ -154,6 +226,10 @@ pub(crate) enum Delivered {
     Value(Bytes),
     Fault(Fault),
     Fired,
+    Messages(Vec<Bytes>),
+    Granted(Bytes),
+    Refused(String),
+    Expired,
 }
 
 /// A begun step's future.
@@ -180,7 +256,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Core) -> R) -> R {
 }
 
 /// Runs `f` if a core is lent to this thread and free: a step may be dropped anywhere.
-fn try_with(f: impl FnOnce(&mut Core)) {
+pub(crate) fn try_with(f: impl FnOnce(&mut Core)) {
     let _ = LENT.try_with(|core| {
         if let Ok(mut core) = core.try_borrow_mut()
             && let Some(core) = core.as_mut()
@@ -206,9 +282,15 @@ pub(crate) fn lend<R>(mut core: Box<Core>, poll: impl FnOnce() -> R) -> (Box<Cor
 }
 
 impl Core {
-    pub(crate) fn new(script: Script, value_bytes_max: usize) -> Box<Core> {
-        let root =
-            Scope { parent: None, segment: Segment::Root, text: Some("".into()), route: Route::Up, counts: Vec::new() };
+    pub(crate) fn new(script: Script, value_bytes_max: usize, run: RunId, key_prefix: Arc<str>) -> Box<Core> {
+        let root = Scope {
+            parent: None,
+            segment: Segment::Root,
+            text: Some("".into()),
+            route: Route::Up,
+            counts: Vec::new(),
+            shielded: false,
+        };
         Box::new(Core {
             state: RunState::default(),
             script,
@@ -218,6 +300,13 @@ impl Core {
             now: 0,
             seed: 0,
             value_bytes_max,
+            run,
+            key_prefix,
+            cancelled: false,
+            cancel_waits: BTreeMap::new(),
+            next_cancel_wait: 0,
+            late_cancel_waits: 0,
+            restart: None,
             last_site: None,
             next_step: StepNo(0),
             slots: BTreeMap::new(),
@@ -309,15 +398,49 @@ impl Core {
         true
     }
 
-    fn new_slot(&mut self, effect: Option<&'static EffectMeta>) -> StepNo {
+    fn new_slot(&mut self, effect: Option<&'static EffectMeta>, takes: Option<Takes>) -> StepNo {
         let step = self.next_step;
         self.next_step.0 += 1;
-        self.slots.insert(step, Slot { scope: self.here, ready: None, effect });
+        let shielded = self.is_shielded(self.here);
+        let slot =
+            Slot { scope: self.here, shielded, born_shielded: shielded, awaited: true, ready: None, effect, takes };
+        self.slots.insert(step, slot);
         step
     }
 
+    /// Whether what is asked here is nothing: the run is cancelled and no shield encloses this place, or it goes on in a
+    /// fresh log.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.restart.is_some() || self.cancelled && !self.is_shielded(self.here)
+    }
+
+    /// Whether an immediate step that was met, or is new, gives its answer: not where the poll is to be discarded, nor
+    /// where the log holds the end of the code.
+    fn goes_on(&self) -> bool {
+        self.stop.is_none() && !self.over
+    }
+
+    /// Takes a value that is to be recorded, or stops the run.
+    fn recordable(
+        &mut self,
+        what: impl FnOnce() -> String,
+        value: Result<Value, ValueError>,
+        site: &'static Site,
+    ) -> Option<Value> {
+        let reason = match value {
+            Ok(value) if value.len() <= self.value_bytes_max => return Some(value),
+            Ok(value) => format!("it has {} bytes, more than the limit of {}", value.len(), self.value_bytes_max),
+            Err(e) => shortened(&e.to_string()).into_owned(),
+        };
+        self.halt(Stop::ValueUnrecordable { what: what(), site, reason });
+        None
+    }
+
     /// Asks for an effect.
-    pub(crate) fn ask_effect(&mut self, ask: AskEffect, site: &'static Site) -> StepNo {
+    pub(crate) fn ask_effect(&mut self, ask: AskEffect, site: &'static Site) -> Option<StepNo> {
+        if self.is_closing() {
+            return None;
+        }
         self.last_site = Some(site);
         let path = self.path(ask.name);
         let (args, digest, unrecordable) = match ask.args {
@@ -341,7 +464,7 @@ impl Core {
                 (Args::from_value(Value::from_bytes(Bytes::new())), 0, Some(fault))
             }
         };
-        let step = self.new_slot(Some(ask.meta));
+        let step = self.new_slot(Some(ask.meta), None);
         self.unrecordable.extend(unrecordable.map(|fault| (step, fault)));
         let command = Command::Effect { path: &path, effect: ask.meta.name, digest };
         // Arguments are only written out for the message of a divergence.
@@ -371,25 +494,31 @@ impl Core {
                 site: site.id,
             })));
         }
-        step
+        Some(step)
     }
 
     /// Asks for a sleep.
-    pub(crate) fn ask_timer(&mut self, name: Cow<'static, str>, until: Until, site: &'static Site) -> StepNo {
+    pub(crate) fn ask_timer(&mut self, name: Cow<'static, str>, until: Until, site: &'static Site) -> Option<StepNo> {
+        if self.is_closing() {
+            return None;
+        }
         self.last_site = Some(site);
         let path = self.path(name);
-        let step = self.new_slot(None);
+        let step = self.new_slot(None, None);
         if self.command(&Command::Timer { path: &path }, Some(site)) {
             self.fresh.push(Fresh::Timer { path, site: site.id, until });
         }
-        step
+        Some(step)
     }
 
     /// The version of `name` that this run has: recorded, or `version` if the run gets here for the first time, or 0 if it was here before the
     /// code asked for versions. One answer per name and run.
-    pub(crate) fn version(&mut self, name: &str, version: u32, site: &'static Site) -> u32 {
+    pub(crate) fn version(&mut self, name: &str, version: u32, site: &'static Site) -> Option<u32> {
         if let Some(known) = self.versions.get(name) {
-            return *known;
+            return Some(*known);
+        }
+        if self.is_closing() {
+            return None;
         }
         self.last_site = Some(site);
         let chosen = match self.recorded_version(name) {
@@ -404,7 +533,7 @@ impl Core {
             }
         };
         self.versions.insert(name.to_owned(), chosen);
-        chosen
+        Some(chosen)
     }
 
     /// `Some` if the log goes on here: with the version recorded, or, where something else stands, 0.
@@ -450,17 +579,22 @@ impl Core {
     pub(crate) fn deliver(&mut self, step: StepNo, what: Delivered) -> bool {
         let Some(slot) = self.slots.get_mut(&step) else { return false };
         slot.ready = Some(what);
-        let scope = slot.scope;
-        self.mark(scope);
-        true
+        let (scope, awaited) = (slot.scope, slot.awaited);
+        if awaited {
+            self.mark(scope);
+        }
+        awaited
     }
 
     /// What has come for a step; the step is over then.
     pub(crate) fn take(&mut self, step: StepNo) -> Option<(Delivered, Option<&'static EffectMeta>)> {
         let here = self.here;
+        let shielded = self.is_shielded(here);
         let slot = self.slots.get_mut(&step)?;
         if slot.ready.is_none() {
             slot.scope = here;
+            slot.shielded = shielded;
+            slot.awaited = true;
             return None;
         }
         let slot = self.slots.remove(&step)?;
@@ -473,6 +607,24 @@ impl Core {
         self.slots.get(&step).and_then(|slot| slot.effect)
     }
 
+    /// What an open wait takes.
+    pub(crate) fn takes(&self, step: StepNo) -> Option<Takes> {
+        self.slots.get(&step).and_then(|slot| slot.takes)
+    }
+
+    /// Whether a shield encloses an open step.
+    pub(crate) fn shielded(&self, step: StepNo) -> bool {
+        self.slots.get(&step).is_some_and(|slot| slot.shielded)
+    }
+
+    /// The handle of a step is still there, and nobody polls it now: a shield under which it was looked at is no matter any more.
+    pub(crate) fn unawait(&mut self, step: StepNo) {
+        if let Some(slot) = self.slots.get_mut(&step) {
+            slot.awaited = false;
+            slot.shielded = slot.born_shielded;
+        }
+    }
+
     /// Why an open effect's arguments cannot be recorded, if so.
     pub(crate) fn unrecordable(&self, step: StepNo) -> Option<Fault> {
         self.unrecordable.get(&step).cloned()
@@ -480,6 +632,17 @@ impl Core {
 
     pub(crate) fn halt(&mut self, stop: Stop) {
         self.stop.get_or_insert(stop);
+    }
+
+    /// All that a replay must bring back and that is not in the state.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> String {
+        let slot = |(step, slot): (&StepNo, &Slot)| {
+            format!("{step}: shielded {}, awaited {}, ready {}", slot.shielded, slot.awaited, slot.ready.is_some())
+        };
+        let slots: Vec<String> = self.slots.iter().map(slot).collect();
+        let waits: Vec<bool> = self.cancel_waits.values().map(|wait| wait.told).collect();
+        format!("{} cancelled {} {waits:?} {slots:?}", self.next_step, self.cancelled)
     }
 
     // ---- begun steps ----
@@ -576,7 +739,14 @@ pub(crate) struct AskEffect {
 fn site_of(kind: &Kind<'_>) -> Option<u128> {
     match kind {
         Kind::EffectQueued(call) | Kind::EffectCalled(call) => Some(call.site),
-        Kind::TimerSet { site, .. } | Kind::VersionChosen { site, .. } => Some(*site),
+        Kind::TimerSet { site, .. }
+        | Kind::VersionChosen { site, .. }
+        | Kind::SignalAwaited { site, .. }
+        | Kind::QuestionAsked { site, .. }
+        | Kind::ChildSpawned { site, .. }
+        | Kind::MessageSent { site, .. }
+        | Kind::ValuePublished { site, .. }
+        | Kind::UndoAdded { site, .. } => Some(*site),
         _ => None,
     }
 }

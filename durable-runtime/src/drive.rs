@@ -20,20 +20,27 @@ use bytes::Bytes;
 use crate::{
     bodies::{Body, Report, Settle},
     clock::Millis,
-    contract::{Returned, WorkflowFuture, WorkflowMeta},
-    core::{Core, Delivered, Fresh, Stop, Until, lend, with},
+    contract::{EffectMeta, Returned, WorkflowFuture, WorkflowMeta},
+    core::{Core, Delivered, Restart, Stop, lend, with},
     effect::{Start, panic_text},
-    entry::{Call, End, Entry, Kind, Outcome, RunStarted},
-    failure::{Fault, shortened},
-    fold::{RunState, StepState, What},
-    head::{HeadInfo, Started},
+    entry::{Entry, Kind, RunStarted},
+    fold::RunState,
+    head::Started,
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::{BatchNo, Log, Lost, Next},
     script::{Script, Source},
-    store::{Batch, Row, StoreError, Written},
+    store::{Batch, StoreError, Written},
 };
 
+mod commit;
+mod ending;
+mod messages;
 mod replay;
+mod timers;
+
+pub(crate) use commit::first_record;
+use messages::Mailbox;
+use timers::Sleeps;
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,9 +70,21 @@ pub(crate) struct Setting {
     pub(crate) slots: Arc<dyn Slots>,
     pub(crate) value_bytes_max: usize,
     /// How long a body that nobody waits for may go on before it counts as in doubt, in milliseconds.
-    pub(crate) unwanted_grace_ms: Millis,
+    pub(crate) cancel_grace_ms: Millis,
+    /// How long a request of an effect that does not say so itself may be under way, in milliseconds.
+    pub(crate) settle_ms: Millis,
+    /// Finds an effect by its recorded name and module: what is undone is called from the log alone.
+    pub(crate) effects: fn(&str, &str) -> Option<&'static EffectMeta>,
+    /// How long requests of the effects of that recorded name may be under way, as far as they say so.
+    pub(crate) settles: fn(&str) -> Option<Millis>,
+    /// A digest of the code, see [`Wait`].
+    ///
+    /// [`Wait`]: crate::store::Wait
+    pub(crate) code: u64,
     /// The life before this one ended without saying so.
     pub(crate) after_crash: bool,
+    /// The code was polled before: what it logs while it is replayed it has logged.
+    pub(crate) again: bool,
 }
 
 /// What a life wants done, in this order.
@@ -85,6 +104,16 @@ pub(crate) enum Output {
     Reconcile(StepNo, Start),
     /// Tell when a slot is free.
     WantSlot,
+    /// That run has got a row, or has been made: it is to be woken.
+    Nudge(RunId),
+}
+
+/// How the code came to its end.
+pub(crate) enum Over {
+    /// It returned.
+    Returned(Returned),
+    /// It goes on in a fresh log.
+    Restart(Box<Restart>),
 }
 
 /// How claiming a run came out.
@@ -130,8 +159,6 @@ pub(crate) struct Life {
     pub(crate) barrier: BTreeMap<Seq, (StepNo, Attempt)>,
     /// Ends of bodies, in the order in which they came.
     pub(crate) queue: VecDeque<Report>,
-    /// Rows of the mailbox, oldest first.
-    pub(crate) rows: VecDeque<Row>,
     /// Steps that want a slot, first come first served.
     pub(crate) wanting: VecDeque<StepNo>,
     /// Steps that a dead life called and that are called again when a slot is free.
@@ -148,13 +175,13 @@ pub(crate) struct Life {
     /// Place of the first completion of this life.
     first_step: Option<Seq>,
 
-    // ---- sleeps ----
-    /// Sleeps, on the monotonic clock.
-    timers: BTreeSet<(Millis, StepNo)>,
-    /// The same, by step.
-    timer_due: BTreeMap<StepNo, Millis>,
-    /// Sleeps until a time of the wall clock.
-    deadlines: BTreeSet<(Millis, StepNo)>,
+    /// When this process last saw that an attempt's outcome is unknown, on the monotonic clock.
+    pub(crate) unsure_since: BTreeMap<StepNo, Millis>,
+
+    /// The sleeps, and the deadlines of questions.
+    pub(crate) sleeps: Sleeps,
+    /// What has come from outside, and who waits for it.
+    pub(crate) mailbox: Mailbox,
 }
 
 /// Finds the code of a stored run.
@@ -164,10 +191,11 @@ impl Life {
     pub(crate) fn new(setting: Setting, source: Source) -> Life {
         let trip = Arc::new(Trip(AtomicBool::new(false)));
         let log = Log::new(setting.run.clone(), setting.generation, setting.epoch, Seq(0));
+        let (script, run, prefix) = (Script::new(source), setting.run.clone(), setting.key_prefix.clone());
         Life {
             log,
             now: Now::default(),
-            core: Some(Core::new(Script::new(source), setting.value_bytes_max)),
+            core: Some(Core::new(script, setting.value_bytes_max, run, prefix)),
             future: None,
             waker: Waker::from(trip.clone()),
             trip,
@@ -181,7 +209,6 @@ impl Life {
             adopted: BTreeSet::new(),
             barrier: BTreeMap::new(),
             queue: VecDeque::new(),
-            rows: VecDeque::new(),
             wanting: VecDeque::new(),
             redo: BTreeSet::new(),
             limits: BTreeSet::new(),
@@ -189,9 +216,9 @@ impl Life {
             settling: BTreeMap::new(),
             careful: setting.after_crash,
             first_step: None,
-            timers: BTreeSet::new(),
-            timer_due: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            unsure_since: BTreeMap::new(),
+            sleeps: Sleeps::default(),
+            mailbox: Mailbox::default(),
             setting,
         }
     }
@@ -222,7 +249,7 @@ impl Life {
     // ---- polls ----
 
     /// Polls what has something to do. What stops the run is in the core.
-    fn poll_code(&mut self) -> Option<Returned> {
+    fn poll_code(&mut self) -> Option<Over> {
         let (Some(core), Some(mut future)) = (self.core.take(), self.future.take()) else { return None };
         let trip = self.trip.clone();
         let held = Arc::strong_count(&trip);
@@ -240,7 +267,10 @@ impl Life {
                     let after = core.last_site;
                     core.halt(Stop::Foreign { after });
                 }
-                returned
+                match core.restart.take() {
+                    Some(restart) => Some(Over::Restart(restart)),
+                    None => returned.map(Over::Returned),
+                }
             }
             Err(payload) => {
                 self.future = Some(future);
@@ -261,22 +291,29 @@ impl Life {
         tasks.into_iter().for_each(drop_quietly);
     }
 
-    /// After a poll: its commands are appended, and the run ends if the code has returned.
-    pub(crate) fn polled(&mut self, returned: Option<Returned>) {
-        let core = self.core_mut();
-        if let Some(stop) = core.stop.take() {
-            core.fresh.clear();
-            self.halt(stop);
-            return;
-        }
-        let fresh = std::mem::take(&mut core.fresh);
-        for command in fresh {
-            if !self.commit(command) {
+    /// After a poll: its commands are appended, those who wait to hear of a cancel get their turns, and the run ends if
+    /// the code is over.
+    pub(crate) fn polled(&mut self, mut over: Option<Over>) {
+        loop {
+            let core = self.core_mut();
+            if let Some(stop) = core.stop.take() {
+                core.fresh.clear();
+                self.halt(stop);
                 return;
             }
-        }
-        if let Some(returned) = returned {
-            self.end(returned);
+            let fresh = std::mem::take(&mut core.fresh);
+            for command in fresh {
+                if !self.commit(command) {
+                    return;
+                }
+            }
+            if let Some(over) = over {
+                return self.code_over(over);
+            }
+            if self.future.is_none() || !self.core_mut().cancel_turn() {
+                return;
+            }
+            over = self.poll_code();
         }
     }
 
@@ -296,7 +333,10 @@ impl Life {
             return false;
         }
         match self.core_mut().state.apply(&entry) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.note_unsure(&entry.kind);
+                true
+            }
             Err(illegal) => unreachable!("the engine appended an entry that its own fold refuses: {illegal}"),
         }
     }
@@ -308,6 +348,11 @@ impl Life {
             return;
         }
         self.first_step.get_or_insert(seq);
+        self.deliver(step, delivered);
+    }
+
+    /// Gives the code what was appended for it.
+    fn deliver(&mut self, step: StepNo, delivered: Delivered) {
         let core = self.core_mut();
         core.now = core.state.last_at;
         if core.deliver(step, delivered) && self.future.is_some() {
@@ -316,151 +361,14 @@ impl Life {
         }
     }
 
-    /// Appends a command.
-    fn commit(&mut self, command: Fresh) -> bool {
-        match command {
-            Fresh::Effect(effect) => {
-                let unrecordable = self.core().unrecordable(effect.step);
-                let callable = unrecordable.is_none() && self.setting.slots.try_take();
-                let call = Call {
-                    path: effect.path.clone(),
-                    effect: (effect.meta.name != effect.path.name).then(|| effect.meta.name.into()),
-                    contract: effect.meta.contract.into(),
-                    args: (&**effect.args.value().as_bytes()).into(),
-                    digest: effect.digest,
-                    key: effect.key.as_deref().map(Into::into),
-                    site: effect.site,
-                };
-                let step = effect.step;
-                let seq = self.state().len;
-                if !self.append(if callable { Kind::EffectCalled(call) } else { Kind::EffectQueued(call) }) {
-                    if callable {
-                        self.setting.slots.give();
-                    }
-                    return false;
-                }
-                if let Some(fault) = unrecordable {
-                    self.queue.push_back(Report::unrecordable(step, fault));
-                } else if callable {
-                    let path = effect.path.to_string();
-                    let start = Start {
-                        meta: effect.meta,
-                        args: effect.args,
-                        effect_id: self.effect_id(effect.meta, &path),
-                        key: self.key(effect.key.as_deref(), &path),
-                        path,
-                        attempt: Attempt(1),
-                    };
-                    self.called(step, seq, start);
-                } else {
-                    self.wanting.push_back(step);
-                }
-                true
-            }
-            Fresh::Timer { path, site, until } => {
-                let step = self.state().next_step;
-                let wall = self.now.wall;
-                let (deadline, absolute) = match until {
-                    Until::After(wait) => {
-                        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                        (wall.saturating_add(wait), false)
-                    }
-                    Until::At(deadline) => (deadline, true),
-                };
-                let appended = self.append(Kind::TimerSet { path, site, deadline, absolute });
-                self.arm_timer(step, deadline, absolute);
-                appended
-            }
-            Fresh::Version { path, site, version } => self.append(Kind::VersionChosen { path, site, version }),
-            Fresh::Closed { step } => {
-                let was = self.state().steps.get(&step).cloned();
-                let appended = self.append(Kind::StepClosed { step });
-                if let Some(was) = was {
-                    self.closed(step, &was);
-                }
-                appended
-            }
-        }
+    /// Whether it was opened without its code, to be cancelled, and nobody who may has asked for that.
+    pub(crate) fn is_without_purpose(&self) -> bool {
+        !self.has_code() && self.state().ending.is_none() && self.stop.is_none() && self.log.is_settled()
     }
 
-    fn arm_timer(&mut self, step: StepNo, deadline: Millis, absolute: bool) {
-        if absolute {
-            self.deadlines.insert((deadline, step));
-        } else {
-            let due = self.monotonic_of(deadline);
-            self.timers.insert((due, step));
-            self.timer_due.insert(step, due);
-        }
-    }
-
-    /// A sleep that was dropped wakes nobody.
-    pub(crate) fn disarm_timer(&mut self, step: StepNo, deadline: Millis) {
-        self.deadlines.remove(&(deadline, step));
-        if let Some(due) = self.timer_due.remove(&step) {
-            self.timers.remove(&(due, step));
-        }
-    }
-
-    /// A recorded time of the wall clock, on this process's monotonic clock.
-    pub(crate) fn monotonic_of(&self, wall: Millis) -> Millis {
-        self.now.monotonic.saturating_add(wall.saturating_sub(self.now.wall))
-    }
-
-    /// Sets the clocks of the sleeps that are open after a replay.
-    fn arm(&mut self) {
-        let open: Vec<_> = self.state().steps.iter().map(|(no, step)| (*no, step.clone())).collect();
-        for (no, step) in open {
-            if let (What::Timer { deadline, absolute }, StepState::Waiting) = (&step.what, &step.state) {
-                self.arm_timer(no, *deadline, *absolute);
-            }
-        }
-    }
-
-    /// The code has returned.
-    fn end(&mut self, returned: Returned) {
-        self.drop_code();
-        let value = match returned.value {
-            Ok(value) if value.len() <= self.setting.value_bytes_max => value,
-            Ok(value) => {
-                let limit = self.setting.value_bytes_max;
-                let reason = format!("its result has {} bytes, more than the limit of {limit}", value.len());
-                return self.halt(Stop::Unrecordable { reason });
-            }
-            Err(e) => {
-                let reason = format!("its result: {}", shortened(&e.to_string()));
-                return self.halt(Stop::Unrecordable { reason });
-            }
-        };
-        let bytes = value.as_bytes().to_vec().into();
-        let end = match returned.ok {
-            true => End::Completed { value: bytes },
-            false => End::Failed { value: bytes, message: returned.message.into() },
-        };
-        if !self.stop_bodies() {
-            return;
-        }
-        if self.state().steps.values().any(|step| step.may_run_outside()) {
-            self.append(Kind::RunEnding(end));
-        } else {
-            self.terminate(end);
-        }
-    }
-
-    /// Appends the terminal entry. A crash before it is durable replays the code up to its return, or the log up to
-    /// `run.ending`, and gets here again.
-    pub(crate) fn terminate(&mut self, end: End<'static>) {
-        let message = match &end {
-            End::Completed { .. } => None,
-            End::Failed { message, .. } => Some(message.to_string()),
-        };
-        if !self.append(Kind::RunEnded(end)) {
-            return;
-        }
-        let ended_at = self.state().last_at;
-        if let Some(started) = &self.started {
-            let head = HeadInfo::ended(started, ended_at, message).head(self.setting.generation);
-            self.log.head(head);
-        }
+    /// Whether the code is there to be polled.
+    pub(crate) fn has_code(&self) -> bool {
+        self.future.is_some()
     }
 
     // ---- live ----
@@ -475,49 +383,35 @@ impl Life {
         if self.stop.is_some() || self.lost.is_some() || self.is_over() || self.log.trouble().is_some() {
             return false;
         }
+        if !self.has_code() && self.state().ending.is_none() {
+            // Opened without its code to be cancelled: until it is, its log stays as the code has left it.
+            let cancel = self.mailbox.next_cancel();
+            let found = cancel.is_some();
+            if let Some((id, message)) = cancel {
+                self.fact(id, message);
+            }
+            return found;
+        }
         if let Some(report) = self.queue.pop_front() {
             self.body_ended(report);
             return true;
         }
-        if let Some(row) = self.rows.pop_front() {
-            self.row(row);
+        if let Some((id, message)) = self.mailbox.next_fact() {
+            self.fact(id, message);
             return true;
         }
         if let Some((step, attempt)) = self.next_limit() {
             self.out_of_time(step, attempt);
             return true;
         }
-        if let Some(step) = self.next_timer() {
-            self.complete(Kind::TimerFired { step }, step, Delivered::Fired);
-            return true;
-        }
-        self.next_call() || self.next_settled() || self.finish()
-    }
-
-    fn next_timer(&mut self) -> Option<StepNo> {
-        if self.state().ending.is_some() {
-            return None;
-        }
-        if self.timers.first().is_some_and(|(due, _)| *due <= self.now.monotonic) {
-            let (_, step) = self.timers.pop_first()?;
-            self.timer_due.remove(&step);
-            return Some(step);
-        }
-        if self.deadlines.first().is_some_and(|(due, _)| *due <= self.now.wall) {
-            return self.deadlines.pop_first().map(|(_, step)| step);
-        }
-        None
-    }
-
-    /// From `run.ending` on: the terminal entry, once no outward body can be under way.
-    fn finish(&mut self) -> bool {
-        let state = self.state();
-        let Some(end) = state.ending.clone() else { return false };
-        if state.steps.values().any(|step| step.may_run_outside()) {
-            return false;
-        }
-        self.terminate(end);
-        true
+        self.next_reply()
+            || self.next_sleep()
+            || self.next_signal()
+            || self.next_call()
+            || self.next_settled()
+            || self.cancelled()
+            || self.finish()
+            || self.idle()
     }
 
     /// When there may be something to do without anything happening: on the monotonic clock, and on the wall clock.
@@ -525,13 +419,15 @@ impl Life {
         if self.log.trouble().is_some() {
             return (self.log.due(), None);
         }
+        let (sleep, wall) = self.sleeps.due();
         let firsts = [
-            self.timers.first().map(|(at, _)| *at),
+            sleep,
             self.retries.first().map(|(at, _)| *at),
             self.limits.first().map(|(at, ..)| *at),
             self.settling.values().map(|settle| settle.due).min(),
+            self.undo_due().filter(|due| *due > self.now.monotonic),
         ];
-        (firsts.into_iter().flatten().min(), self.deadlines.first().map(|(at, _)| *at))
+        (firsts.into_iter().flatten().min(), wall)
     }
 
     /// What to do now: first what to append, then what that allows.
@@ -570,23 +466,8 @@ impl Life {
         if self.first_step.is_some_and(|seq| seq < self.log.durable()) {
             self.careful = false;
         }
+        self.outputs.extend(self.log.take_nudges().into_iter().map(Output::Nudge));
         self.pass_barrier();
-    }
-}
-
-/// What a recorded completion gives to its step.
-fn completion(kind: &Kind<'_>, frame: &Bytes) -> Option<(StepNo, Delivered)> {
-    match kind {
-        Kind::EffectResult { step, outcome, .. } => Some((*step, delivered(outcome, frame))),
-        Kind::TimerFired { step } => Some((*step, Delivered::Fired)),
-        _ => None,
-    }
-}
-
-fn delivered(outcome: &Outcome<'_>, frame: &Bytes) -> Delivered {
-    match outcome {
-        Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(frame.slice_ref(value)),
-        Outcome::Fault(fault) => Delivered::Fault(Fault::clone(&fault.0)),
     }
 }
 
@@ -606,7 +487,8 @@ fn poll_ready(root: &mut WorkflowFuture, cx: &mut Context<'_>) -> Option<Returne
             };
             with(|core| core.put_task(task, rest));
         }
-        if !with(Core::take_root_ready) {
+        // What restarts in a fresh log asks for nothing more.
+        if with(|core| core.restart.is_some()) || !with(Core::take_root_ready) {
             return None;
         }
         if let Poll::Ready(returned) = Pin::new(&mut *root).poll(cx) {

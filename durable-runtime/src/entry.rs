@@ -8,13 +8,13 @@ use std::{borrow::Cow, fmt};
 
 use bincode::{BorrowDecode, Encode, config};
 use bytes::{BufMut, Bytes, BytesMut};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
     clock::Millis,
     contract::Contract,
     failure::Fault,
-    id::{Attempt, Seq, StepNo},
+    id::{Attempt, Generation, RunId, Seq, StepNo, StoreId},
 };
 
 /// Longest entry, in bytes: more than any value limit that can be set.
@@ -69,6 +69,72 @@ pub(crate) enum Kind<'a> {
         /// Which.
         step: StepNo,
     },
+    /// Command: the code waits for a signal, or drains those that are there.
+    SignalAwaited {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// The signal's name.
+        signal: Cow<'a, str>,
+        /// Whether it takes all that are there, possibly none, and waits for none.
+        drain: bool,
+    },
+    /// Command: a person is asked.
+    QuestionAsked {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// What is asked.
+        question: Question<'a>,
+    },
+    /// Command: a child run was made, in the same batch.
+    ChildSpawned {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// What was made.
+        child: Child<'a>,
+    },
+    /// Command: a message was put into another run's mailbox, in the same batch.
+    MessageSent {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// To which run.
+        to: Cow<'a, str>,
+        /// The signal's name.
+        signal: Cow<'a, str>,
+        /// The value.
+        value: Cow<'a, [u8]>,
+        /// Digest of the value.
+        digest: u128,
+    },
+    /// Command: a value was published, in the same batch.
+    ValuePublished {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// The name that readers ask for.
+        name: Cow<'a, str>,
+        /// The value.
+        value: Cow<'a, [u8]>,
+        /// Digest of the value.
+        digest: u128,
+    },
+    /// Command: a compensation was registered.
+    UndoAdded {
+        /// Where in the run.
+        path: Path<'a>,
+        /// The call site.
+        site: u128,
+        /// What is to be called if the run fails or is cancelled.
+        undo: Undo<'a>,
+    },
     /// Completion: an effect is over.
     EffectResult {
         /// Which step.
@@ -84,6 +150,38 @@ pub(crate) enum Kind<'a> {
     TimerFired {
         /// Which step.
         step: StepNo,
+    },
+    /// Completion: a wait for a signal is over; the rows were removed from the mailbox in the same batch.
+    SignalReceived {
+        /// Which step.
+        step: StepNo,
+        /// The messages, oldest first: one, or those that a drain has found.
+        messages: Vec<Signal<'a>>,
+    },
+    /// Completion: a question is over.
+    QuestionAnswered {
+        /// Which step.
+        step: StepNo,
+        /// How.
+        answer: Answered<'a>,
+        /// Who answered; empty if nobody did.
+        by: Cow<'a, str>,
+    },
+    /// Completion: a child run has ended, or could not be made.
+    ChildEnded {
+        /// Which step.
+        step: StepNo,
+        /// The child's id.
+        run: Cow<'a, str>,
+        /// How it ended.
+        end: ChildEnd<'a>,
+    },
+    /// Completion: the run is to be cancelled.
+    CancelRequested {
+        /// Why.
+        reason: Cow<'a, str>,
+        /// Who asked.
+        by: Cow<'a, str>,
     },
     /// Engine: a later attempt, or the first of a queued call, may begin.
     EffectCalledAgain {
@@ -132,6 +230,153 @@ pub(crate) enum Kind<'a> {
         /// By whom: a person's words, or `reconcile`.
         by: Cow<'a, str>,
     },
+    /// Engine: a message, or an answer, does not decode as what the step waits for. It is out of the mailbox, and the wait
+    /// goes on.
+    SignalSetAside {
+        /// Which step.
+        step: StepNo,
+        /// What came.
+        signal: Signal<'a>,
+        /// Why it is of no use.
+        reason: Cow<'a, str>,
+    },
+    /// Engine: a compensation is called, as a step of its own.
+    UndoCalled {
+        /// Its place in the list, from 0, in the order of registration.
+        undo: u32,
+    },
+}
+
+/// What is asked of a person.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Question<'a> {
+    /// In one line.
+    pub title: Cow<'a, str>,
+    /// What is to be approved; empty if nothing was given.
+    pub about: Cow<'a, [u8]>,
+    /// Who may answer; empty: anybody.
+    pub by: Vec<Cow<'a, str>>,
+    /// Digest of title, subject and who may answer.
+    pub digest: u128,
+    /// When nobody can answer any more.
+    pub deadline: Option<Millis>,
+}
+
+/// A child run.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Child<'a> {
+    /// Its id.
+    pub run: Cow<'a, str>,
+    /// Whether it goes on when the parent ends.
+    pub detached: bool,
+    /// Recorded name of its workflow.
+    pub workflow: Cow<'a, str>,
+    /// Digest of its arguments, which its own log holds.
+    pub digest: u128,
+}
+
+/// A call as data: what undoes something.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Undo<'a> {
+    /// Recorded name of the effect.
+    pub effect: Cow<'a, str>,
+    /// The module it was defined in.
+    pub module: Cow<'a, str>,
+    /// The contract it had then.
+    pub contract: RecordedContract,
+    /// The arguments.
+    pub args: Cow<'a, [u8]>,
+    /// Digest of the arguments.
+    pub digest: u128,
+    /// The key rendered from `key = ".."`; `None`: the engine's own.
+    pub key: Option<Cow<'a, str>>,
+}
+
+impl Undo<'_> {
+    /// The same, owning its bytes.
+    pub(crate) fn into_owned(self) -> Undo<'static> {
+        Undo {
+            effect: Cow::Owned(self.effect.into_owned()),
+            module: Cow::Owned(self.module.into_owned()),
+            contract: self.contract,
+            args: Cow::Owned(self.args.into_owned()),
+            digest: self.digest,
+            key: self.key.map(|key| Cow::Owned(key.into_owned())),
+        }
+    }
+}
+
+/// A message that was received.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Signal<'a> {
+    /// The id of its row.
+    pub id: u128,
+    /// The value.
+    pub value: Cow<'a, [u8]>,
+}
+
+/// How a question was answered.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) enum Answered<'a> {
+    /// Yes, with a value.
+    Granted(Cow<'a, [u8]>),
+    /// No, and why.
+    Refused(Cow<'a, str>),
+    /// Nobody answered in time.
+    Expired,
+}
+
+/// How a child run ended.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) enum ChildEnd<'a> {
+    /// Its code returned; an `Ok` if it returns a `Result`.
+    Completed {
+        /// The whole returned value.
+        value: Cow<'a, [u8]>,
+    },
+    /// Its code returned an `Err`.
+    Failed {
+        /// The whole returned value.
+        value: Cow<'a, [u8]>,
+        /// The error in words.
+        message: Cow<'a, str>,
+    },
+    /// It was cancelled.
+    Cancelled {
+        /// Why.
+        reason: Cow<'a, str>,
+    },
+    /// The id names a run that is not this step's child.
+    IdTaken,
+}
+
+/// Whose child a run is.
+#[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
+pub(crate) struct Parent<'a> {
+    /// The parent's id.
+    pub run: Cow<'a, str>,
+    /// The log of the parent that spawned it.
+    pub generation: Generation,
+    /// The step that spawned it.
+    pub step: StepNo,
+}
+
+impl Parent<'_> {
+    /// The same, owning its text.
+    pub(crate) fn into_owned(self) -> Parent<'static> {
+        let Parent { run, generation, step } = self;
+        Parent { run: Cow::Owned(run.into_owned()), generation, step }
+    }
+
+    /// The link as a number: never 0, which is nobody's.
+    pub(crate) fn id(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        hash.update(b"P");
+        hash.update(&self.generation.0.to_le_bytes());
+        hash.update(&self.step.0.to_le_bytes());
+        hash.update(self.run.as_bytes());
+        hash.digest128().max(1)
+    }
 }
 
 /// How a run began.
@@ -151,6 +396,12 @@ pub(crate) struct RunStarted<'a> {
     pub build: Cow<'a, str>,
     /// 128 random bits that `random()` and `uuid()` derive from.
     pub seed: u128,
+    /// When the first log of the run began.
+    pub born: Millis,
+    /// Whose child it is.
+    pub parent: Option<Parent<'a>>,
+    /// Compensations that earlier logs of the run have registered.
+    pub undos: Vec<Undo<'a>>,
 }
 
 /// How a run ended.
@@ -168,12 +419,47 @@ pub(crate) enum End<'a> {
         /// The error in words.
         message: Cow<'a, str>,
     },
+    /// It was cancelled before the code returned.
+    Cancelled {
+        /// Why.
+        reason: Cow<'a, str>,
+        /// Who asked.
+        by: Cow<'a, str>,
+    },
+    /// It goes on in a fresh log.
+    Restarted {
+        /// Recorded name of the workflow that it goes on with.
+        workflow: Cow<'a, str>,
+        /// The module it was defined in.
+        module: Cow<'a, str>,
+        /// Whether the name was given by `name = ".."`.
+        explicit_name: bool,
+        /// The arguments.
+        args: Cow<'a, [u8]>,
+        /// Digest of the arguments.
+        digest: u128,
+    },
 }
 
 impl End<'_> {
+    /// Whether what was registered with `undo` is called.
+    pub(crate) fn undoes(&self) -> bool {
+        matches!(self, End::Failed { .. } | End::Cancelled { .. })
+    }
+
     /// The same, owning its bytes.
     pub(crate) fn into_owned(self) -> End<'static> {
         match self {
+            End::Cancelled { reason, by } => {
+                End::Cancelled { reason: Cow::Owned(reason.into_owned()), by: Cow::Owned(by.into_owned()) }
+            }
+            End::Restarted { workflow, module, explicit_name, args, digest } => End::Restarted {
+                workflow: Cow::Owned(workflow.into_owned()),
+                module: Cow::Owned(module.into_owned()),
+                explicit_name,
+                args: Cow::Owned(args.into_owned()),
+                digest,
+            },
             End::Completed { value } => End::Completed { value: Cow::Owned(value.into_owned()) },
             End::Failed { value, message } => {
                 End::Failed { value: Cow::Owned(value.into_owned()), message: Cow::Owned(message.into_owned()) }
@@ -216,6 +502,11 @@ impl fmt::Display for EscapedName<'_> {
         }
         Ok(())
     }
+}
+
+/// What the engine's own keys of a run begin with: store, run and generation, each escaped so that `/` stands only between them.
+pub(crate) fn key_prefix(store: StoreId, run: &RunId, generation: Generation) -> String {
+    format!("{store}/{}/{generation}", EscapedName(run.as_str()))
 }
 
 /// A call of an effect, as recorded.
@@ -342,6 +633,7 @@ macro_rules! newtype_codec {
 }
 newtype_codec!(StepNo);
 newtype_codec!(Attempt);
+newtype_codec!(Generation);
 
 impl Kind<'_> {
     /// The entry's name in tables and JSON lines.
@@ -351,11 +643,24 @@ impl Kind<'_> {
             Kind::RunEnding(_) => "run.ending",
             Kind::RunEnded(End::Completed { .. }) => "run.completed",
             Kind::RunEnded(End::Failed { .. }) => "run.failed",
+            Kind::RunEnded(End::Cancelled { .. }) => "run.cancelled",
+            Kind::RunEnded(End::Restarted { .. }) => "run.restarted",
             Kind::EffectQueued(_) => "effect.queued",
-            Kind::EffectCalled(_) | Kind::EffectCalledAgain { .. } => "effect.called",
+            Kind::EffectCalled(_) | Kind::EffectCalledAgain { .. } | Kind::UndoCalled { .. } => "effect.called",
             Kind::TimerSet { .. } => "timer.set",
             Kind::VersionChosen { .. } => "version.chosen",
             Kind::StepClosed { .. } => "step.closed",
+            Kind::SignalAwaited { .. } => "signal.awaited",
+            Kind::QuestionAsked { .. } => "question.asked",
+            Kind::ChildSpawned { .. } => "child.spawned",
+            Kind::MessageSent { .. } => "message.sent",
+            Kind::ValuePublished { .. } => "value.published",
+            Kind::UndoAdded { .. } => "undo.added",
+            Kind::SignalReceived { .. } => "signal.received",
+            Kind::QuestionAnswered { .. } => "question.answered",
+            Kind::ChildEnded { .. } => "child.result",
+            Kind::CancelRequested { .. } => "run.cancel_requested",
+            Kind::SignalSetAside { .. } => "signal.set_aside",
             Kind::EffectResult { .. } => "effect.result",
             Kind::TimerFired { .. } => "timer.fired",
             Kind::EffectFailed { .. } => "effect.failed",
@@ -374,7 +679,18 @@ impl Kind<'_> {
                 | Kind::TimerSet { .. }
                 | Kind::VersionChosen { .. }
                 | Kind::StepClosed { .. }
+                | Kind::SignalAwaited { .. }
+                | Kind::QuestionAsked { .. }
+                | Kind::ChildSpawned { .. }
+                | Kind::MessageSent { .. }
+                | Kind::ValuePublished { .. }
+                | Kind::UndoAdded { .. }
         )
+    }
+
+    /// Whether it makes a step, which has the next number.
+    pub(crate) fn makes_step(&self) -> bool {
+        self.is_command() && !matches!(self, Kind::StepClosed { .. }) || matches!(self, Kind::UndoCalled { .. })
     }
 
     /// Whether only the fold is concerned.
@@ -386,6 +702,8 @@ impl Kind<'_> {
                 | Kind::EffectNotStarted { .. }
                 | Kind::EffectInDoubt { .. }
                 | Kind::EffectResolved { .. }
+                | Kind::SignalSetAside { .. }
+                | Kind::UndoCalled { .. }
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, time::SystemTime};
 
 use crate::{
-    id::{Attempt, RunId, RunIdError, StepNo},
+    id::{Attempt, Generation, RunId, RunIdError, StepNo},
     script::Divergence,
     store::StoreError,
     value::{Value, ValueError},
@@ -35,10 +35,16 @@ codes! {
     OtherArguments = 3,
     /// The run exists with another workflow.
     OtherWorkflow = 4,
-    /// An argument cannot be recorded.
+    /// An argument, or a value that is sent or given, cannot be recorded.
     ArgumentNotRecordable = 5,
     /// A value is longer than the limit.
     TooLarge = 6,
+    /// The run was cancelled.
+    RunCancelled = 7,
+    /// The run has ended: it takes no message.
+    RunEnded = 8,
+    /// The run has not ended.
+    RunUnfinished = 9,
     /// The workflow returned an error.
     RunFailed = 10,
     /// Parked: the code and the log disagree.
@@ -61,6 +67,14 @@ codes! {
     LogDamaged = 19,
     /// Parked: the store will never take a record of the run.
     RecordRejected = 20,
+    /// Parked: a value that is to be sent, published, asked about or handed on cannot be recorded.
+    ValueNotRecordable = 21,
+    /// Parked: the run waits for nothing that could ever come.
+    WaitsForNothing = 22,
+    /// Parked: what is to be undone needs an effect that is not in this binary.
+    EffectMissing = 23,
+    /// The run has no log of that number.
+    LogNotFound = 24,
     /// Another process has the store open.
     StoreInUse = 30,
     /// The store is damaged.
@@ -73,6 +87,8 @@ codes! {
     StorageFailed = 34,
     /// The runtime was shut down.
     Closed = 35,
+    /// The runtime only observes: no run goes on in it.
+    Observing = 36,
     /// Effects need resources that were not given.
     MissingResources = 40,
     /// Two workflows, or two effects, could be taken for each other.
@@ -85,8 +101,22 @@ codes! {
     ValueDoesNotFit = 52,
     /// The run is not parked.
     NotParked = 53,
-    /// The output was asked for as another type than the run has.
+    /// What a run returned, or has published, was asked for as another type.
     OtherType = 54,
+    /// The run is not cancelled yet; the request stands.
+    NotCancelledYet = 55,
+    /// There is no such question.
+    QuestionNotFound = 60,
+    /// The run does not wait for an answer any more.
+    QuestionClosed = 61,
+    /// Somebody else has answered before.
+    QuestionAnswered = 62,
+    /// Nobody can answer any more: the time is over.
+    QuestionExpired = 63,
+    /// Who answers is none of those who may.
+    MayNotAnswer = 64,
+    /// The answer is none that the question takes.
+    AnswerDoesNotFit = 65,
 }
 
 impl Code {
@@ -125,8 +155,12 @@ pub(crate) enum Kind {
     OtherArguments { run: RunId, workflow: String, recorded: String, given: String },
     OtherWorkflow { run: RunId, recorded: String, given: String },
     Argument { workflow: String, error: ValueError },
+    NotRecordable { what: String, error: ValueError },
     TooLarge { what: String, size: usize, limit: usize },
     RunFailed { run: RunId, message: String, value: Value },
+    RunCancelled { run: RunId, reason: String, by: String },
+    RunEnded { run: RunId, state: String },
+    RunUnfinished { run: RunId, state: String },
     Parked { run: RunId, parked: Parked },
     WaitingForCode { run: RunId, workflow: String, module: String },
     Store(StoreError),
@@ -138,6 +172,16 @@ pub(crate) enum Kind {
     ValueDoesNotFit { run: RunId, effect: String, error: ValueError },
     NotParked { run: RunId, state: String },
     OtherType { run: RunId, error: ValueError },
+    PublishedType { run: RunId, name: String, error: ValueError },
+    LogNotFound { run: RunId, log: Generation, newest: Generation },
+    Observing { run: RunId },
+    NotCancelledYet { run: RunId, why: String },
+    QuestionNotFound { token: String },
+    QuestionClosed { token: String },
+    QuestionAnswered { token: String, by: String },
+    QuestionExpired { token: String },
+    MayNotAnswer { token: String, who: Option<String>, may: Vec<String> },
+    AnswerDoesNotFit { token: String, reason: String },
 }
 
 impl Error {
@@ -148,9 +192,12 @@ impl Error {
             Kind::RunNotFound(_) => Code::RunNotFound,
             Kind::OtherArguments { .. } => Code::OtherArguments,
             Kind::OtherWorkflow { .. } => Code::OtherWorkflow,
-            Kind::Argument { .. } => Code::ArgumentNotRecordable,
+            Kind::Argument { .. } | Kind::NotRecordable { .. } => Code::ArgumentNotRecordable,
             Kind::TooLarge { .. } => Code::TooLarge,
             Kind::RunFailed { .. } => Code::RunFailed,
+            Kind::RunCancelled { .. } => Code::RunCancelled,
+            Kind::RunEnded { .. } => Code::RunEnded,
+            Kind::RunUnfinished { .. } => Code::RunUnfinished,
             Kind::Parked { parked, .. } => parked.code,
             Kind::WaitingForCode { .. } => Code::WaitingForCode,
             Kind::Store(StoreError::InUse { .. }) => Code::StoreInUse,
@@ -165,7 +212,16 @@ impl Error {
             Kind::NotInDoubt { .. } => Code::NotInDoubt,
             Kind::ValueDoesNotFit { .. } => Code::ValueDoesNotFit,
             Kind::NotParked { .. } => Code::NotParked,
-            Kind::OtherType { .. } => Code::OtherType,
+            Kind::OtherType { .. } | Kind::PublishedType { .. } => Code::OtherType,
+            Kind::LogNotFound { .. } => Code::LogNotFound,
+            Kind::Observing { .. } => Code::Observing,
+            Kind::NotCancelledYet { .. } => Code::NotCancelledYet,
+            Kind::QuestionNotFound { .. } => Code::QuestionNotFound,
+            Kind::QuestionClosed { .. } => Code::QuestionClosed,
+            Kind::QuestionAnswered { .. } => Code::QuestionAnswered,
+            Kind::QuestionExpired { .. } => Code::QuestionExpired,
+            Kind::MayNotAnswer { .. } => Code::MayNotAnswer,
+            Kind::AnswerDoesNotFit { .. } => Code::AnswerDoesNotFit,
         }
     }
 
@@ -182,6 +238,24 @@ impl Error {
     /// The workflow returned an error.
     pub fn is_run_failed(&self) -> bool {
         self.code() == Code::RunFailed
+    }
+
+    /// The run was cancelled.
+    pub fn is_run_cancelled(&self) -> bool {
+        self.code() == Code::RunCancelled
+    }
+
+    /// The run has ended, and takes no message any more.
+    pub fn is_run_ended(&self) -> bool {
+        self.code() == Code::RunEnded
+    }
+
+    /// Who has answered the question before, if that is what is wrong.
+    pub fn answered_by(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::QuestionAnswered { by, .. } => Some(by),
+            _ => None,
+        }
     }
 
     /// The run is parked, and why.
@@ -273,6 +347,13 @@ impl fmt::Display for Kind {
                 )
             }
             Kind::RunFailed { run, message, .. } => write!(f, "run {run} failed: {message}"),
+            Kind::RunCancelled { run, reason, by } => write!(f, "run {run} was cancelled by {by}: {reason}"),
+            Kind::RunEnded { run, state } => {
+                write!(f, "run {run} takes no message any more: it is {state}; start another run")
+            }
+            Kind::RunUnfinished { run, state } => {
+                write!(f, "run {run} has not ended: it is {state}; cancel it first, or wait for its end")
+            }
             Kind::Parked { run, parked } => write!(f, "run {run} is parked: {}; {}", parked.why, parked.next),
             Kind::WaitingForCode { run, workflow, module } => write!(
                 f,
@@ -310,6 +391,54 @@ impl fmt::Display for Kind {
             }
             Kind::OtherType { run, error } => {
                 write!(f, "run {run} has an output of another type: {error}; ask for what its workflow returns")
+            }
+            Kind::NotRecordable { what, error } => {
+                write!(f, "{what} cannot be recorded: {error}; give what serde writes and reads back equal")
+            }
+            Kind::PublishedType { run, name, error } => {
+                write!(
+                    f,
+                    "run {run} has published another type as {name:?}: {error}; ask for what its workflow publishes"
+                )
+            }
+            Kind::LogNotFound { run, log, newest } => {
+                write!(f, "run {run} has no log {log}: its newest is log {newest}; look at AnyRun::generations")
+            }
+            Kind::Observing { run } => write!(
+                f,
+                "run {run} goes on in no process: this runtime only observes; open the store with a process that has its code"
+            ),
+            Kind::NotCancelledYet { run, why } => {
+                write!(
+                    f,
+                    "run {run} is not cancelled yet: {why}; the request stands and is taken as soon as that is over"
+                )
+            }
+            Kind::QuestionNotFound { token } => {
+                write!(f, "there is no question {token:?} in this store; Runtime::questions lists those that are open")
+            }
+            Kind::QuestionClosed { token } => {
+                write!(
+                    f,
+                    "question {token} is open no more: its run does not wait for the answer; nothing is for you to do"
+                )
+            }
+            Kind::QuestionAnswered { token, by } => {
+                write!(f, "question {token} was answered by {by} before; the first answer counts")
+            }
+            Kind::QuestionExpired { token } => {
+                write!(f, "question {token} has expired; its run has gone on without an answer, or is about to")
+            }
+            Kind::MayNotAnswer { token, who, may } => {
+                let who = who.as_deref().map_or_else(|| "nobody by name".to_owned(), |who| format!("{who:?}"));
+                write!(
+                    f,
+                    "question {token} is answered by {who}, and only these may: {}; say who answers",
+                    may.join(", ")
+                )
+            }
+            Kind::AnswerDoesNotFit { token, reason } => {
+                write!(f, "question {token} takes a value of another type: {reason}; give one of that type")
             }
         }
     }

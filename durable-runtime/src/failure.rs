@@ -140,9 +140,23 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// What the engine found, where the body itself returned nothing.
+/// What the engine found, where the body of an effect, or a child run, itself returned nothing.
 ///
-/// It becomes the effect's error by `E: From<Fault>`; where the error type takes none, the run is parked with it.
+/// It becomes the error of the effect, or of the child's workflow, by `E: From<Fault>`, as with [`Failure`]; where the error type takes
+/// none, the run that awaits it is parked. It is an outcome like any other: recorded, and the same on every replay.
+///
+/// ```
+/// # #[durable::workflow]
+/// # async fn researcher(topic: String) -> durable::Result<String> { Ok(topic) }
+/// #[durable::workflow]
+/// async fn editor(topic: String) -> durable::Result<String> {
+///     let found = durable::spawn(researcher(topic)).await.await;
+///     match found {
+///         Err(failure) if matches!(failure.fault(), Some(durable::Fault::ChildCancelled { .. })) => Ok("nothing".into()),
+///         found => found,
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Fault {
@@ -205,11 +219,23 @@ pub enum Fault {
         /// What the person said.
         reason: String,
     },
+    /// A child run was cancelled.
+    ChildCancelled {
+        /// The child.
+        run: String,
+        /// Why.
+        reason: String,
+    },
+    /// The id given to a child names a run that is not this step's child.
+    ChildIdTaken {
+        /// The id.
+        run: String,
+    },
 }
 
 impl Fault {
     /// The variant in one word, as [`Failure::kind`] says it: `timed_out`, `attempts_used_up`, `panicked`,
-    /// `not_recordable`, `in_doubt`, `resolved_as_failed`.
+    /// `not_recordable`, `in_doubt`, `resolved_as_failed`, `child_cancelled`, `child_id_taken`.
     pub fn kind(&self) -> &'static str {
         match self {
             Fault::TimedOut { .. } => "timed_out",
@@ -218,6 +244,8 @@ impl Fault {
             Fault::NotRecordable { .. } => "not_recordable",
             Fault::InDoubt { .. } => "in_doubt",
             Fault::ResolvedAsFailed { .. } => "resolved_as_failed",
+            Fault::ChildCancelled { .. } => "child_cancelled",
+            Fault::ChildIdTaken { .. } => "child_id_taken",
         }
     }
 
@@ -229,19 +257,22 @@ impl Fault {
             }
             // Of a result the body has run; of an argument it has not, and the reason says which.
             Fault::NotRecordable { .. } => true,
-            Fault::ResolvedAsFailed { .. } => false,
+            // It may have done some of what it does before it was cancelled.
+            Fault::ChildCancelled { .. } => true,
+            Fault::ResolvedAsFailed { .. } | Fault::ChildIdTaken { .. } => false,
         }
     }
 
-    /// The name of the effect it is about.
-    pub fn effect(&self) -> &str {
+    /// The name of the effect it is about, if it is about one.
+    pub fn effect(&self) -> Option<&str> {
         match self {
             Fault::TimedOut { effect, .. }
             | Fault::AttemptsUsedUp { effect, .. }
             | Fault::Panicked { effect, .. }
             | Fault::NotRecordable { effect, .. }
             | Fault::InDoubt { effect, .. }
-            | Fault::ResolvedAsFailed { effect, .. } => effect,
+            | Fault::ResolvedAsFailed { effect, .. } => Some(effect),
+            Fault::ChildCancelled { .. } | Fault::ChildIdTaken { .. } => None,
         }
     }
 }
@@ -276,6 +307,10 @@ impl fmt::Display for Fault {
             }
             Fault::ResolvedAsFailed { effect, attempt, reason } => {
                 write!(f, "attempt {attempt} of `{effect}` was resolved as failed: {reason}")
+            }
+            Fault::ChildCancelled { run, reason } => write!(f, "child run {run} was cancelled: {reason}"),
+            Fault::ChildIdTaken { run } => {
+                write!(f, "the id {run} names a run that is not this step's child")
             }
         }
     }
@@ -423,12 +458,15 @@ mod tests {
             Fault::NotRecordable { effect: effect(), reason: reason(), size: Some(70_000), limit: Some(65_536) },
             Fault::InDoubt { effect: effect(), attempt: 1, reason: reason() },
             Fault::ResolvedAsFailed { effect: effect(), attempt: 1, reason: reason() },
+            Fault::ChildCancelled { run: "run-1".to_owned(), reason: reason() },
+            Fault::ChildIdTaken { run: "run-1".to_owned() },
         ];
         for fault in faults {
             let back: Fault = Value::encode_checked(&fault).unwrap().decode().unwrap();
             assert_eq!(back, fault);
             let text = fault.to_string();
-            assert!(text.contains(&format!("`{}`", fault.effect())) && !text.ends_with('.'), "{text}");
+            let subject = fault.effect().map_or("run-1".to_owned(), |effect| format!("`{effect}`"));
+            assert!(text.contains(&subject) && !text.ends_with('.'), "{text}");
             assert_eq!(check(fault.clone(), &[&text]).kind(), Some(fault.kind()));
         }
     }

@@ -1,11 +1,11 @@
 //! The state of a run is the fold of its entries: a pure function, and the only place that says which entry may follow which.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use crate::{
     clock::Millis,
     contract::Contract,
-    entry::{Call, End, Entry, Kind, Outcome, Resolved},
+    entry::{Call, End, Entry, Kind, Outcome, Parent, Question, Resolved, Undo},
     id::{Attempt, Seq, StepNo},
 };
 
@@ -25,6 +25,23 @@ pub(crate) struct RunState {
     pub ending: Option<End<'static>>,
     /// Whether the terminal entry is there.
     pub ended: bool,
+    /// Why, and by whom, the run is to be cancelled, from `run.cancel_requested` on.
+    pub cancel: Option<Cancel>,
+    /// Whose child it is.
+    pub parent: Option<Parent<'static>>,
+    /// Compensations, in the order of registration; those of earlier logs first.
+    pub undos: Vec<Undo<'static>>,
+    /// How many of them are not done: they are done from the last to the first.
+    pub undos_left: usize,
+}
+
+/// A cancellation that was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Cancel {
+    /// Why.
+    pub reason: Box<str>,
+    /// Who asked.
+    pub by: Box<str>,
 }
 
 /// One step.
@@ -38,6 +55,8 @@ pub(crate) struct Step {
     pub closed: bool,
     /// Some attempt's effect on the world is unknown. A later clean failure does not erase that; an `Ok` or a resolution does.
     pub unsure: bool,
+    /// The place in the list of compensations, if it is one that is called.
+    pub undo: Option<usize>,
 }
 
 /// What kind of step.
@@ -52,6 +71,37 @@ pub(crate) enum What {
         /// Whether it follows the wall clock.
         absolute: bool,
     },
+    /// A wait for a signal.
+    Signal {
+        /// The signal's name.
+        name: Box<str>,
+        /// Whether it takes all that are there, and waits for none.
+        drain: bool,
+    },
+    /// A question to a person.
+    Question(Box<QuestionStep>),
+    /// A child run.
+    Child {
+        /// Path, as text.
+        path: Box<str>,
+        /// Its id.
+        run: Box<str>,
+        /// Whether it goes on when the parent ends.
+        detached: bool,
+    },
+}
+
+/// What the fold keeps of a question.
+#[derive(Clone, Debug)]
+pub(crate) struct QuestionStep {
+    /// Path, as text.
+    pub path: Box<str>,
+    /// What is asked.
+    pub question: Question<'static>,
+    /// When it was asked.
+    pub asked_at: Millis,
+    /// How many answers were of no use.
+    pub set_aside: u32,
 }
 
 /// What the fold keeps of an effect.
@@ -78,7 +128,7 @@ pub(crate) struct EffectStep {
 /// Where a step stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepState {
-    /// A sleep that is not over.
+    /// A sleep, a wait, a question or a child that is not over.
     Waiting,
     /// An effect that was asked and waits for a slot.
     Queued,
@@ -141,7 +191,11 @@ impl RunState {
             return Err("the code is over");
         }
         match &entry.kind {
-            Kind::RunStarted(_) => {}
+            Kind::RunStarted(started) => {
+                self.parent = started.parent.clone().map(Parent::into_owned);
+                self.undos = started.undos.iter().cloned().map(Undo::into_owned).collect();
+                self.undos_left = self.undos.len();
+            }
             Kind::RunEnding(end) => {
                 if self.ending.is_some() {
                     return Err("the run is ending already");
@@ -154,6 +208,12 @@ impl RunState {
                 }
                 if self.steps.values().any(Step::may_run_outside) {
                     return Err("a body may still be under way");
+                }
+                if self.steps.values().any(Step::is_attached_child) {
+                    return Err("a child has not ended");
+                }
+                if end.undoes() && self.undos_left > 0 {
+                    return Err("not everything is undone");
                 }
                 self.ending = Some(end.clone().into_owned());
                 self.ended = true;
@@ -168,7 +228,30 @@ impl RunState {
             Kind::TimerSet { deadline, absolute, .. } => {
                 self.ask(What::Timer { deadline: *deadline, absolute: *absolute }, StepState::Waiting);
             }
-            Kind::VersionChosen { .. } => self.next_step.0 += 1,
+            Kind::VersionChosen { .. } | Kind::MessageSent { .. } | Kind::ValuePublished { .. } => {
+                self.next_step.0 += 1;
+            }
+            Kind::SignalAwaited { signal, drain, .. } => {
+                self.ask(What::Signal { name: (&**signal).into(), drain: *drain }, StepState::Waiting);
+            }
+            Kind::QuestionAsked { path, question, .. } => {
+                let step = QuestionStep {
+                    path: path.to_string().into(),
+                    question: question.clone().into_owned(),
+                    asked_at: entry.at,
+                    set_aside: 0,
+                };
+                self.ask(What::Question(Box::new(step)), StepState::Waiting);
+            }
+            Kind::ChildSpawned { path, child, .. } => {
+                let (path, run) = (path.to_string().into(), (&*child.run).into());
+                self.ask(What::Child { path, run, detached: child.detached }, StepState::Waiting);
+            }
+            Kind::UndoAdded { undo, .. } => {
+                self.undos.push(undo.clone().into_owned());
+                self.undos_left = self.undos.len();
+                self.next_step.0 += 1;
+            }
             Kind::StepClosed { step } => self.open(*step, |s| match s.closed {
                 true => Err("the step is closed already"),
                 false => {
@@ -176,6 +259,47 @@ impl RunState {
                     Ok(())
                 }
             })?,
+            Kind::SignalReceived { step, .. } => self.wait_over(*step, |what| matches!(what, What::Signal { .. }))?,
+            Kind::QuestionAnswered { step, .. } => self.wait_over(*step, |what| matches!(what, What::Question(_)))?,
+            Kind::ChildEnded { step, .. } => self.open(*step, |s| match (&s.what, &s.state) {
+                (What::Child { .. }, StepState::Waiting) => {
+                    s.state = StepState::Done;
+                    Ok(())
+                }
+                _ => Err("no child is open there"),
+            })?,
+            Kind::CancelRequested { reason, by } => {
+                if self.cancel.is_some() {
+                    return Err("the run is cancelled already");
+                }
+                if self.ending.is_some() {
+                    return Err("the code is over");
+                }
+                self.cancel = Some(Cancel { reason: (&**reason).into(), by: (&**by).into() });
+            }
+            Kind::SignalSetAside { step, .. } => self.open(*step, |s| match (&mut s.what, &s.state) {
+                (What::Signal { .. }, StepState::Waiting) => Ok(()),
+                (What::Question(question), StepState::Waiting) => {
+                    question.set_aside += 1;
+                    Ok(())
+                }
+                _ => Err("nobody waits for it"),
+            })?,
+            Kind::UndoCalled { undo } => {
+                let next = self.undos_left.checked_sub(1);
+                if !self.ending.as_ref().is_some_and(End::undoes) || next != Some(*undo as usize) {
+                    return Err("not the compensation that is next");
+                }
+                if self.steps.values().any(|s| s.undo.is_some()) {
+                    return Err("one compensation at a time");
+                }
+                let effect = EffectStep::of_undo(&self.undos[*undo as usize], *undo, seq, entry.at);
+                self.ask(What::Effect(effect), StepState::Called(Attempt(1)));
+                let step = StepNo(self.next_step.0 - 1);
+                if let Some(s) = self.steps.get_mut(&step) {
+                    s.undo = Some(*undo as usize);
+                }
+            }
             Kind::EffectResult { step, attempt, outcome, unsure } => self.open(*step, |s| {
                 let due = match (&s.what, &s.state) {
                     (What::Effect(_), StepState::Called(n) | StepState::InDoubt(n, ..)) => n == attempt,
@@ -191,13 +315,7 @@ impl RunState {
                 s.state = StepState::Done;
                 Ok(())
             })?,
-            Kind::TimerFired { step } => self.open(*step, |s| match (&s.what, &s.state, s.closed) {
-                (What::Timer { .. }, StepState::Waiting, false) => {
-                    s.state = StepState::Done;
-                    Ok(())
-                }
-                _ => Err("no sleep is open there"),
-            })?,
+            Kind::TimerFired { step } => self.wait_over(*step, |what| matches!(what, What::Timer { .. }))?,
             Kind::EffectCalledAgain { step, attempt } => {
                 let (ending, at) = (self.ending.is_some(), entry.at);
                 self.open(*step, |s| {
@@ -206,7 +324,7 @@ impl RunState {
                         StepState::Called(n) | StepState::Failed(n, _) | StepState::NotStarted(n) => n.0 + 1,
                         _ => return Err("the step cannot be called"),
                     };
-                    if s.closed || ending {
+                    if s.closed || (ending && s.undo.is_none()) {
                         return Err("nobody wants the step any more");
                     }
                     if *attempt != Attempt(next) {
@@ -260,8 +378,20 @@ impl RunState {
     }
 
     fn ask(&mut self, what: What, state: StepState) {
-        self.steps.insert(self.next_step, Step { what, state, closed: false, unsure: false });
+        self.steps.insert(self.next_step, Step { what, state, closed: false, unsure: false, undo: None });
         self.next_step.0 += 1;
+    }
+
+    /// A wait of the code is over.
+    fn wait_over(&mut self, step: StepNo, is_that: impl FnOnce(&What) -> bool) -> Result<(), &'static str> {
+        let ending = self.ending.is_some();
+        self.open(step, |s| match (is_that(&s.what), &s.state, s.closed || ending) {
+            (true, StepState::Waiting, false) => {
+                s.state = StepState::Done;
+                Ok(())
+            }
+            _ => Err("nobody waits there"),
+        })
     }
 
     /// Changes an open step, and forgets it if it is over.
@@ -275,7 +405,10 @@ impl RunState {
             _ => return Err("no such step is open"),
         };
         change(s)?;
-        if s.is_over() {
+        if s.undo.is_some() && s.state == StepState::Done {
+            self.undos_left -= 1;
+            self.steps.remove(&step);
+        } else if s.is_over() {
             self.steps.remove(&step);
         }
         Ok(())
@@ -295,6 +428,31 @@ impl EffectStep {
             called_at: at,
         }
     }
+
+    fn of_undo(undo: &Undo<'_>, place: u32, seq: Seq, at: Millis) -> EffectStep {
+        EffectStep {
+            path: format!("undo[{place}]").into(),
+            effect: (&*undo.effect).into(),
+            contract: undo.contract.into(),
+            args: (&*undo.args).into(),
+            key: undo.key.as_deref().map(Into::into),
+            begun: 1,
+            called_seq: seq,
+            called_at: at,
+        }
+    }
+}
+
+impl Question<'_> {
+    pub(crate) fn into_owned(self) -> Question<'static> {
+        Question {
+            title: Cow::Owned(self.title.into_owned()),
+            about: Cow::Owned(self.about.into_owned()),
+            by: self.by.into_iter().map(|by| Cow::Owned(by.into_owned())).collect(),
+            digest: self.digest,
+            deadline: self.deadline,
+        }
+    }
 }
 
 impl Step {
@@ -309,7 +467,9 @@ impl Step {
     fn is_over(&self) -> bool {
         match (&self.what, &self.state) {
             (_, StepState::Done) => !self.unsure,
-            (What::Timer { .. }, _) => self.closed,
+            (What::Timer { .. } | What::Signal { .. } | What::Question(_), _) => self.closed,
+            // What becomes of a child that was dropped is recorded all the same.
+            (What::Child { detached, .. }, _) => self.closed && *detached,
             (What::Effect(e), StepState::Called(_)) => self.closed && !e.contract.is_outward(),
             (What::Effect(_), StepState::InDoubt(..)) => false,
             (What::Effect(_), _) => self.closed && !self.unsure,
@@ -320,232 +480,12 @@ impl Step {
     pub(crate) fn may_run_outside(&self) -> bool {
         matches!((&self.what, &self.state), (What::Effect(e), StepState::Called(_)) if e.contract.is_outward())
     }
+
+    /// Whether it is a child that must have ended before the run does.
+    pub(crate) fn is_attached_child(&self) -> bool {
+        matches!((&self.what, &self.state), (What::Child { detached: false, .. }, StepState::Waiting))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        entry::{Path, RecordedContract, RecordedFault, RunStarted},
-        failure::Fault,
-    };
-
-    const ONE: Attempt = Attempt(1);
-    const TWO: Attempt = Attempt(2);
-    const STEP: StepNo = StepNo(0);
-
-    fn started() -> Kind<'static> {
-        Kind::RunStarted(RunStarted {
-            workflow: "w".into(),
-            module: "m".into(),
-            explicit_name: false,
-            args: b""[..].into(),
-            digest: 0,
-            build: "0".into(),
-            seed: 0,
-        })
-    }
-
-    fn call(contract: RecordedContract) -> Call<'static> {
-        let path = Path { scope: "".into(), name: "e".into(), n: 0 };
-        Call { path, effect: None, contract, args: b""[..].into(), digest: 0, key: None, site: 0 }
-    }
-
-    fn called(contract: RecordedContract) -> Kind<'static> {
-        Kind::EffectCalled(call(contract))
-    }
-
-    fn wire() -> Kind<'static> {
-        called(RecordedContract::AtMostOnce)
-    }
-
-    fn pay() -> Kind<'static> {
-        called(RecordedContract::Keyed)
-    }
-
-    fn look() -> Kind<'static> {
-        called(RecordedContract::ReadOnly)
-    }
-
-    fn sleep() -> Kind<'static> {
-        let path = Path { scope: "".into(), name: "sleep".into(), n: 0 };
-        Kind::TimerSet { path, site: 0, deadline: 9, absolute: false }
-    }
-
-    fn again(attempt: Attempt) -> Kind<'static> {
-        Kind::EffectCalledAgain { step: STEP, attempt }
-    }
-
-    fn ok(attempt: Attempt) -> Kind<'static> {
-        Kind::EffectResult { step: STEP, attempt, outcome: Outcome::Ok(b"v"[..].into()), unsure: false }
-    }
-
-    fn fault(attempt: Attempt, unsure: bool) -> Kind<'static> {
-        let fault = Fault::TimedOut { effect: "e".into(), attempt: attempt.0, timeout_ms: 1 };
-        Kind::EffectResult { step: STEP, attempt, outcome: Outcome::Fault(RecordedFault(fault)), unsure }
-    }
-
-    fn failed(attempt: Attempt, unsure: bool) -> Kind<'static> {
-        let error = Outcome::Err(b"e"[..].into());
-        Kind::EffectFailed { step: STEP, attempt, error, retry_at: 5, unsure }
-    }
-
-    fn not_started(attempt: Attempt) -> Kind<'static> {
-        Kind::EffectNotStarted { step: STEP, attempt }
-    }
-
-    fn doubt(attempt: Attempt) -> Kind<'static> {
-        Kind::EffectInDoubt { step: STEP, attempt, reason: "?".into() }
-    }
-
-    fn resolved(attempt: Attempt, how: Resolved) -> Kind<'static> {
-        Kind::EffectResolved { step: STEP, attempt, how, by: "a person".into() }
-    }
-
-    fn closed() -> Kind<'static> {
-        Kind::StepClosed { step: STEP }
-    }
-
-    fn end() -> End<'static> {
-        End::Completed { value: b"v"[..].into() }
-    }
-
-    fn fold(entries: &[Kind<'static>]) -> Result<RunState, IllegalEntry> {
-        let mut state = RunState::default();
-        for (at, kind) in std::iter::once(&started()).chain(entries).enumerate() {
-            let before = (state.len, state.last_at, state.next_step, state.ended);
-            if let Err(illegal) = state.apply(&Entry { at: at as u64, kind: kind.clone() }) {
-                assert_eq!(
-                    before,
-                    (state.len, state.last_at, state.next_step, state.ended),
-                    "a refusal changes nothing"
-                );
-                return Err(illegal);
-            }
-        }
-        Ok(state)
-    }
-
-    /// The entries are a history, and leave the first step in that state, or leave nothing of it.
-    #[track_caller]
-    fn check(entries: &[Kind<'static>], expected: Option<StepState>) -> RunState {
-        let state = fold(entries).unwrap();
-        assert_eq!(state.steps.get(&STEP).map(|step| step.state.clone()), expected);
-        state
-    }
-
-    /// All but the last are a history, and the last cannot follow.
-    #[track_caller]
-    fn illegal(entries: &[Kind<'static>], why: &str) {
-        let illegal = fold(entries).unwrap_err();
-        assert_eq!((illegal.seq.0 as usize, illegal.why), (entries.len(), why));
-    }
-
-    #[test]
-    fn a_step_that_is_over_is_forgotten_unless_what_it_did_is_unknown() {
-        check(&[wire(), ok(ONE)], None);
-        check(&[wire(), doubt(ONE), ok(ONE)], None);
-        check(&[sleep(), Kind::TimerFired { step: STEP }], None);
-        check(&[pay(), fault(ONE, false)], None);
-        let state = check(&[pay(), fault(ONE, true)], Some(StepState::Done));
-        assert!(state.steps[&STEP].unsure && !state.steps[&STEP].may_run_outside());
-    }
-
-    #[test]
-    fn bodies_begun_are_counted_over_crashes_and_without_those_never_begun() {
-        let begun = |entries: &[Kind<'static>]| match &fold(entries).unwrap().steps[&STEP].what {
-            What::Effect(effect) => effect.begun,
-            What::Timer { .. } => unreachable!("an effect was asked"),
-        };
-        assert_eq!(begun(&[pay()]), 1);
-        assert_eq!(begun(&[pay(), again(TWO)]), 2);
-        assert_eq!(begun(&[pay(), not_started(ONE)]), 0);
-        assert_eq!(begun(&[pay(), not_started(ONE), again(TWO)]), 1);
-        assert_eq!(begun(&[Kind::EffectQueued(call(RecordedContract::Keyed))]), 0);
-        assert_eq!(begun(&[Kind::EffectQueued(call(RecordedContract::Keyed)), again(ONE)]), 1);
-    }
-
-    #[test]
-    fn doubt_about_an_attempt_outlives_a_clean_failure_of_a_later_one() {
-        let unsure = |entries: &[Kind<'static>]| fold(entries).unwrap().steps[&STEP].unsure;
-        assert!(!unsure(&[pay(), failed(ONE, false), again(TWO)]));
-        assert!(unsure(&[pay(), failed(ONE, true), again(TWO), failed(TWO, false)]));
-        assert!(unsure(&[pay(), again(TWO)]), "the first attempt died with its process");
-        assert!(unsure(&[wire(), doubt(ONE)]));
-        assert!(!unsure(&[wire(), doubt(ONE), resolved(ONE, Resolved::RunAgain)]));
-    }
-
-    #[test]
-    fn attempts_follow_one_another() {
-        check(&[pay(), failed(ONE, false), again(TWO)], Some(StepState::Called(TWO)));
-        check(&[wire(), doubt(ONE), resolved(ONE, Resolved::RunAgain)], Some(StepState::NotStarted(ONE)));
-        illegal(&[pay(), failed(ONE, false), again(Attempt(3))], "not the next attempt");
-        illegal(&[pay(), failed(ONE, false), ok(ONE)], "no outcome of that attempt is due");
-        illegal(&[pay(), again(TWO), failed(ONE, false)], "that attempt is not under way");
-        illegal(&[wire(), doubt(ONE), again(TWO)], "the step cannot be called");
-        illegal(&[wire(), resolved(ONE, Resolved::Failed)], "that attempt is not in doubt");
-        illegal(&[wire(), doubt(ONE), resolved(TWO, Resolved::Failed)], "that attempt is not in doubt");
-        illegal(&[wire(), ok(TWO)], "no outcome of that attempt is due");
-        illegal(&[wire(), ok(ONE), ok(ONE)], "no such step is open");
-    }
-
-    #[test]
-    fn a_call_that_was_never_begun_has_no_outcome_but_a_fault() {
-        let queued = Kind::EffectQueued(call(RecordedContract::Keyed));
-        check(&[queued.clone(), fault(Attempt(0), false)], None);
-        illegal(&[queued.clone(), ok(Attempt(0))], "no outcome of that attempt is due");
-        illegal(&[queued, ok(ONE)], "no outcome of that attempt is due");
-    }
-
-    #[test]
-    fn a_dropped_step_is_forgotten_once_nothing_is_to_be_said_of_it() {
-        check(&[look(), closed()], None);
-        check(&[sleep(), closed()], None);
-        check(&[Kind::EffectQueued(call(RecordedContract::AtMostOnce)), closed()], None);
-        check(&[pay(), failed(ONE, false), closed()], None);
-        check(&[wire(), closed()], Some(StepState::Called(ONE)));
-        check(&[wire(), closed(), not_started(ONE)], None);
-        check(&[wire(), closed(), ok(ONE)], None);
-        check(&[pay(), failed(ONE, true), closed()], Some(StepState::Failed(ONE, 5)));
-        illegal(&[wire(), closed(), closed()], "the step is closed already");
-        illegal(&[pay(), failed(ONE, true), closed(), again(TWO)], "nobody wants the step any more");
-        illegal(&[sleep(), closed(), Kind::TimerFired { step: STEP }], "no such step is open");
-        illegal(&[pay(), Kind::TimerFired { step: STEP }], "no sleep is open there");
-    }
-
-    #[test]
-    fn a_log_begins_once_and_its_time_goes_forward() {
-        illegal(&[started()], "a log begins with run.started, once");
-        let mut state = RunState::default();
-        assert_eq!(state.apply(&Entry { at: 1, kind: wire() }).unwrap_err().why, "a log begins with run.started, once");
-        state.apply(&Entry { at: 5, kind: started() }).unwrap();
-        state.apply(&Entry { at: 5, kind: wire() }).unwrap();
-        assert_eq!(state.apply(&Entry { at: 4, kind: ok(ONE) }).unwrap_err().why, "time goes backwards");
-    }
-
-    #[test]
-    fn after_its_end_a_log_takes_nothing_and_while_it_ends_no_command() {
-        let ending = || Kind::RunEnding(end());
-        assert!(check(&[Kind::RunEnded(end())], None).ended);
-        assert!(check(&[wire(), ending(), ok(ONE), Kind::RunEnded(end())], None).ended);
-        check(&[wire(), ending(), doubt(ONE), Kind::RunEnded(end())], Some(StepState::InDoubt(ONE, "?".into(), 3)));
-        illegal(&[Kind::RunEnded(end()), Kind::RunEnded(end())], "the run has ended");
-        illegal(&[wire(), Kind::RunEnded(end())], "a body may still be under way");
-        illegal(&[wire(), ending(), wire()], "the code is over");
-        illegal(&[wire(), ending(), closed()], "the code is over");
-        illegal(&[wire(), ending(), ending()], "the run is ending already");
-        illegal(&[pay(), failed(ONE, false), ending(), again(TWO)], "nobody wants the step any more");
-        let other = End::Failed { value: b"e"[..].into(), message: "no".into() };
-        illegal(&[ending(), Kind::RunEnded(other)], "another end than announced");
-        assert!(check(&[look(), Kind::RunEnded(end())], Some(StepState::Called(ONE))).ended);
-    }
-
-    #[test]
-    fn every_command_but_a_drop_has_the_next_number() {
-        let version =
-            Kind::VersionChosen { path: Path { scope: "".into(), name: "v".into(), n: 0 }, site: 0, version: 1 };
-        let state = fold(&[look(), sleep(), version, wire(), Kind::StepClosed { step: StepNo(1) }]).unwrap();
-        assert_eq!(state.next_step, StepNo(4));
-        assert_eq!(state.steps.keys().copied().collect::<Vec<_>>(), [StepNo(0), StepNo(3)]);
-    }
-}
+mod tests;

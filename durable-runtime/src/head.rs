@@ -12,7 +12,10 @@ use crate::{clock::Millis, id::Generation, store::Head};
 pub(crate) struct Started {
     pub(crate) workflow: Arc<str>,
     pub(crate) module: Arc<str>,
+    /// When the run's first log began.
     pub(crate) at: Millis,
+    /// The run that spawned it.
+    pub(crate) parent: Option<Arc<str>>,
 }
 
 /// The derived index of a run: written when it begins and when it ends.
@@ -21,24 +24,33 @@ pub(crate) struct HeadInfo {
     pub(crate) workflow: String,
     pub(crate) module: String,
     pub(crate) started_at: Millis,
-    pub(crate) ended_at: Option<Millis>,
-    /// The error in words, if the run failed.
-    pub(crate) failure: Option<String>,
+    /// The run that spawned it.
+    pub(crate) parent: Option<String>,
+    /// When and how it ended.
+    pub(crate) ended: Option<(Millis, HowEnded)>,
+}
+
+/// How a run ended, in words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum HowEnded {
+    Completed,
+    Failed(String),
+    Cancelled(String),
 }
 
 impl HeadInfo {
-    pub(crate) fn ended(started: &Started, ended_at: Millis, failure: Option<String>) -> HeadInfo {
+    pub(crate) fn new(started: &Started, ended: Option<(Millis, HowEnded)>) -> HeadInfo {
         HeadInfo {
             workflow: started.workflow.to_string(),
             module: started.module.to_string(),
             started_at: started.at,
-            ended_at: Some(ended_at),
-            failure,
+            parent: started.parent.as_deref().map(str::to_owned),
+            ended,
         }
     }
 
     pub(crate) fn head(&self, generation: Generation) -> Head {
-        Head { generation, live: self.ended_at.is_none(), bytes: pack(self) }
+        Head { generation, live: self.ended.is_none(), bytes: pack(self) }
     }
 
     pub(crate) fn read(head: &Head) -> Option<HeadInfo> {

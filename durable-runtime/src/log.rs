@@ -37,6 +37,10 @@ pub(crate) struct Log {
     next: BatchNo,
     in_flight: usize,
     trouble: Option<Trouble>,
+    /// The log was found to have our entries up to this place; they are ours if this batch, which says nothing, is not refused.
+    found: Option<(BatchNo, Seq)>,
+    /// Runs that batches which are durable now have put something into, or have made.
+    nudges: Vec<RunId>,
 }
 
 #[derive(Default)]
@@ -59,6 +63,8 @@ struct Trouble {
     looking: bool,
     /// The log was read back, and what it did not hold was sent again.
     looked: bool,
+    /// Refused for want of a claim: somebody else has it, or the end of the run is written and has given it back.
+    fenced: bool,
 }
 
 /// What the log's owner must do now.
@@ -92,6 +98,8 @@ impl Log {
             next: BatchNo(0),
             in_flight: 0,
             trouble: None,
+            found: None,
+            nudges: Vec::new(),
         }
     }
 
@@ -130,7 +138,14 @@ impl Log {
 
     /// What was gathered, as one batch to be sent now. A crash before it is durable leaves the log as it was: nothing
     /// outward has been done about it.
+    ///
+    /// Acts without entries have no place in the log. So nothing is on its way beside them: they must not be done before the
+    /// entries are durable that they were decided on, nor again after the claim was given back.
     pub(crate) fn flush(&mut self) -> Option<(BatchNo, Batch)> {
+        let alone = self.pending.count == 0 || self.sent.iter().any(|(_, batch)| batch.count == 0);
+        if alone && !self.sent.is_empty() {
+            return None;
+        }
         let pending = &mut self.pending;
         if pending.count == 0 && pending.acts.is_empty() && pending.head.is_none() {
             return None;
@@ -146,8 +161,7 @@ impl Log {
             acts: std::mem::take(&mut pending.acts),
             head: pending.head.take(),
         };
-        let no = self.next;
-        self.next.0 += 1;
+        let no = self.take_no();
         self.sent.push_back((no, batch.clone()));
         if self.trouble.is_some() {
             // It waits its turn behind the one that is in trouble.
@@ -166,7 +180,9 @@ impl Log {
         now: Millis,
     ) -> Result<Vec<(BatchNo, Batch)>, Lost> {
         self.in_flight = self.in_flight.saturating_sub(1);
+        let found = self.found.take_if(|(check, _)| *check == no);
         match result {
+            Ok(_) if let Some((_, durable)) = found => Ok(self.looked(durable)),
             Ok(_) => {
                 self.confirm(no);
                 if self.in_flight > 0 {
@@ -184,7 +200,7 @@ impl Log {
                     }
                 }
             }
-            Err(StoreError::Fenced) => Err(Lost::Fenced),
+            Err(StoreError::Fenced) if !self.sent.iter().any(|(_, batch)| batch.ends()) => Err(Lost::Fenced),
             Err(StoreError::Rejected { reason }) => {
                 let seq = self.sent.iter().find(|(sent, _)| *sent == no).map_or(self.durable, |(_, b)| b.at);
                 Err(Lost::Rejected { seq, reason })
@@ -196,15 +212,38 @@ impl Log {
         }
     }
 
-    /// A batch is written, and so are the entries before it: theirs are the places before its own. What an earlier batch
-    /// without entries was to do is not known to be done.
+    /// A batch is written, and so are the entries before it: theirs are the places before its own.
     fn confirm(&mut self, no: BatchNo) {
         let Some((_, batch)) = self.sent.iter().find(|(sent, _)| *sent == no) else { return };
         if batch.count > 0 {
             self.durable = self.durable.max(batch.at.plus(batch.count.into()));
         }
         let durable = self.durable;
-        self.sent.retain(|(sent, batch)| *sent != no && (batch.count == 0 || batch.at >= durable));
+        self.retire(|sent, batch| sent == no || batch.count > 0 && batch.at < durable);
+    }
+
+    /// Forgets the batches that are written, and notes whom they concern.
+    fn retire(&mut self, is_written: impl Fn(BatchNo, &Batch) -> bool) {
+        let (run, nudges) = (&self.run, &mut self.nudges);
+        self.sent.retain(|(no, batch)| {
+            let written = is_written(*no, batch);
+            if written {
+                for act in &batch.acts {
+                    match act {
+                        Act::Put { to, .. } => nudges.push(to.clone()),
+                        // Its id may be taken: that is a row in the own mailbox.
+                        Act::Create { run: child, .. } => nudges.extend([child.clone(), run.clone()]),
+                        Act::Take { .. } | Act::Next { .. } | Act::Publish { .. } => {}
+                    }
+                }
+            }
+            !written
+        });
+    }
+
+    /// The runs that are to be woken.
+    pub(crate) fn take_nudges(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.nudges)
     }
 
     fn in_trouble(&mut self, error: &StoreError, wall: Millis, now: Millis) {
@@ -216,8 +255,10 @@ impl Log {
             (Some(trouble), StoreError::Conflict) => trouble.reason.clone(),
             _ => error.to_string().into(),
         };
-        let due = now.saturating_add(wait);
-        self.trouble = Some(Trouble { reason, since, due, tries, looking: false, looked: false });
+        let fenced = matches!(error, StoreError::Fenced);
+        // The log tells at once which of the two it was.
+        let due = if fenced { now } else { now.saturating_add(wait) };
+        self.trouble = Some(Trouble { reason, since, due, tries, looking: false, looked: false, fenced });
     }
 
     /// When [`Log::next`] has something to do, on the monotonic clock.
@@ -248,7 +289,7 @@ impl Log {
             trouble.looking = false;
             trouble.tries += 1;
         }
-        let mut over = false;
+        let (mut over, mut durable) = (false, self.durable);
         let mut stored = match stored {
             Ok(stored) => stored,
             Err(e) => {
@@ -265,21 +306,57 @@ impl Log {
                 return Err(Lost::Fenced);
             }
             let _ = stored.split_to(batch.frames.len());
-            self.durable = batch.at.plus(batch.count.into());
-            over |= batch.head.as_ref().is_some_and(|head| !head.live);
+            durable = batch.at.plus(batch.count.into());
+            over |= batch.ends();
         }
-        // Acts alone are not seen in the log, and may be repeated; but the end of a run has given its claim back.
-        let durable = self.durable;
-        self.sent.retain(|(_, batch)| !over && (batch.count == 0 || batch.at >= durable));
+        if !over && self.trouble.as_ref().is_some_and(|trouble| trouble.fenced) {
+            return Err(Lost::Fenced);
+        }
+        // A later claim may have had the same to say. The end of a run is its end, whoever wrote it; and has given the claim back.
+        if durable > self.durable && !over {
+            let check = Batch {
+                run: self.run.clone(),
+                epoch: self.epoch,
+                generation: self.generation,
+                at: durable,
+                count: 0,
+                frames: Bytes::new(),
+                acts: Vec::new(),
+                head: None,
+            };
+            self.found = Some((self.next, durable));
+            self.in_flight = 1;
+            return Ok(vec![(self.take_no(), check)]);
+        }
+        Ok(self.looked(durable))
+    }
+
+    /// The log holds our entries up to that place: what to send again. Acts alone are not seen in it, and may be repeated.
+    fn looked(&mut self, durable: Seq) -> Vec<(BatchNo, Batch)> {
+        self.durable = durable;
+        self.retire(|_, batch| batch.count > 0 && batch.at < durable);
         if self.sent.is_empty() {
             self.trouble = None;
-            return Ok(Vec::new());
+            return Vec::new();
         }
         if let Some(trouble) = &mut self.trouble {
             trouble.looked = true;
         }
         self.in_flight = self.sent.len();
-        Ok(self.sent.iter().cloned().collect())
+        self.sent.iter().cloned().collect()
+    }
+
+    fn take_no(&mut self) -> BatchNo {
+        let no = self.next;
+        self.next.0 += 1;
+        no
+    }
+}
+
+impl Batch {
+    /// Whether it ends the run, and gives the claim back.
+    fn ends(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| !head.live)
     }
 }
 
@@ -293,7 +370,7 @@ impl Log {
             let _ = each_entry(batch.at, batch.frames.clone(), |_, _, entry| -> Result<(), (Seq, EntryError)> {
                 match &entry.kind {
                     Kind::EffectResult { step, attempt, .. } => steps.push((*step, *attempt)),
-                    kind => asked += u32::from(kind.is_command() && !matches!(kind, Kind::StepClosed { .. })),
+                    kind => asked += u32::from(kind.makes_step()),
                 }
                 Ok(())
             });

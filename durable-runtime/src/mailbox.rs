@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::{
+    clock::Millis,
     effect::BodyEnd,
+    entry::{ChildEnd, Parent},
     head::pack,
     id::{Attempt, Generation, StepNo},
     store::Row,
@@ -14,12 +16,62 @@ use crate::{
 
 const OUTCOME: u8 = 1;
 const RESOLVE: u8 = 2;
+const SIGNAL: u8 = 3;
+const REPLY: u8 = 4;
+const CANCEL: u8 = 5;
+const CHILD: u8 = 6;
 
 /// What a row says.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Outcome { generation: Generation, step: StepNo, attempt: Attempt, end: BodyEnd },
     Resolve { generation: Generation, step: StepNo, attempt: Attempt, how: Verdict, by: String },
+    Signal(Mail),
+    Reply(Reply),
+    Cancel { reason: String, by: String, parent: Option<Parent<'static>> },
+    Child { child: String, generation: Generation, step: StepNo, end: ChildEnd<'static> },
+}
+
+/// A message to a run, under a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mail {
+    /// Unique per run.
+    #[serde(skip)]
+    pub(crate) id: u128,
+    pub(crate) name: String,
+    pub(crate) value: Bytes,
+    pub(crate) sent_at: Millis,
+}
+
+impl Mail {
+    /// The id of a message that its sender has named: the same name and id are the same message.
+    pub(crate) fn named_id(name: &str, id: &str) -> u128 {
+        row_id(SIGNAL, &[b"n", name.as_bytes(), id.as_bytes()])
+    }
+
+    /// The id of the message that a step of another run sends.
+    pub(crate) fn sent_id(key_prefix: &str, path: &str) -> u128 {
+        row_id(SIGNAL, &[b"s", key_prefix.as_bytes(), path.as_bytes()])
+    }
+}
+
+/// A person's answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) generation: u32,
+    /// The question's path.
+    pub(crate) path: String,
+    /// How many answers before it were of no use: the first one of each round counts.
+    pub(crate) round: u32,
+    /// Yes with a value, or no with a reason.
+    pub(crate) verdict: Result<Bytes, String>,
+    pub(crate) by: String,
+}
+
+impl Reply {
+    fn id(&self) -> u128 {
+        row_id(REPLY, &[&self.generation.to_le_bytes(), &self.round.to_le_bytes(), self.path.as_bytes()])
+    }
 }
 
 /// A person's word on a step in doubt.
@@ -29,6 +81,13 @@ pub(crate) enum Verdict {
     FailedWith(Value),
     Failed(String),
     RunAgain,
+    /// It succeeded (`ok`) or failed with a value that nobody has compared with the effect's type: as it was given, and as the `Ok` or
+    /// `Err` of a `Result`.
+    Unchecked {
+        ok: bool,
+        plain: Value,
+        wrapped: Value,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -60,11 +119,36 @@ struct ResolveRow {
 }
 
 #[derive(Serialize, Deserialize)]
+struct CancelRow {
+    reason: String,
+    by: String,
+    /// Run, generation and step of the parent, if it is the one who cancels.
+    parent: Option<(String, u32, u32)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ChildRow {
+    child: String,
+    generation: u32,
+    step: u32,
+    end: PackedChildEnd,
+}
+
+#[derive(Serialize, Deserialize)]
+enum PackedChildEnd {
+    Completed(Bytes),
+    Failed(Bytes, String),
+    Cancelled(String),
+    IdTaken,
+}
+
+#[derive(Serialize, Deserialize)]
 enum PackedVerdict {
     Succeeded(Bytes),
     FailedWith(Bytes),
     Failed(String),
     RunAgain,
+    Unchecked { ok: bool, plain: Bytes, wrapped: Bytes },
 }
 
 impl Message {
@@ -93,11 +177,46 @@ impl Message {
                     Verdict::FailedWith(value) => PackedVerdict::FailedWith(value.as_bytes().clone()),
                     Verdict::Failed(reason) => PackedVerdict::Failed(reason),
                     Verdict::RunAgain => PackedVerdict::RunAgain,
+                    Verdict::Unchecked { ok, plain, wrapped } => {
+                        let (plain, wrapped) = (plain.as_bytes().clone(), wrapped.as_bytes().clone());
+                        PackedVerdict::Unchecked { ok, plain, wrapped }
+                    }
                 };
                 let by = by.clone();
+                // One word per doubt: a second one for the same attempt is another row with the same id, and is not put. What was not
+                // checked may turn out to be no word, and another one must be possible then.
+                let id = match &how {
+                    PackedVerdict::Unchecked { ok, plain, .. } => {
+                        let about = id(RESOLVE, *generation, *step, *attempt).to_le_bytes();
+                        row_id(RESOLVE, &[&about, &[u8::from(*ok)], plain])
+                    }
+                    _ => id(RESOLVE, *generation, *step, *attempt),
+                };
                 let row = ResolveRow { generation: generation.0, step: step.0, attempt: attempt.0, how, by };
-                // One word per doubt: a second one for the same attempt is another row with the same id, and is not put.
-                Row { id: id(RESOLVE, *generation, *step, *attempt), kind: RESOLVE, bytes: pack(&row) }
+                Row { id, kind: RESOLVE, bytes: pack(&row) }
+            }
+            Message::Signal(mail) => Row { id: mail.id, kind: SIGNAL, bytes: pack(mail) },
+            Message::Reply(reply) => Row { id: reply.id(), kind: REPLY, bytes: pack(reply) },
+            Message::Cancel { reason, by, parent } => {
+                let link = parent.as_ref().map_or(0, Parent::id);
+                let parent = parent.as_ref().map(|p| (p.run.to_string(), p.generation.0, p.step.0));
+                let row = CancelRow { reason: reason.clone(), by: by.clone(), parent };
+                // To be cancelled twice is to be cancelled.
+                Row { id: row_id(CANCEL, &[&link.to_le_bytes()]), kind: CANCEL, bytes: pack(&row) }
+            }
+            Message::Child { child, generation, step, end } => {
+                let taken = matches!(end, ChildEnd::IdTaken);
+                let end = match end {
+                    ChildEnd::Completed { value } => PackedChildEnd::Completed(Bytes::copy_from_slice(value)),
+                    ChildEnd::Failed { value, message } => {
+                        PackedChildEnd::Failed(Bytes::copy_from_slice(value), message.to_string())
+                    }
+                    ChildEnd::Cancelled { reason } => PackedChildEnd::Cancelled(reason.to_string()),
+                    ChildEnd::IdTaken => PackedChildEnd::IdTaken,
+                };
+                let id = row_id(CHILD, &[&[u8::from(taken)], &generation.0.to_le_bytes(), &step.0.to_le_bytes()]);
+                let row = ChildRow { child: child.clone(), generation: generation.0, step: step.0, end };
+                Row { id, kind: CHILD, bytes: pack(&row) }
             }
         }
     }
@@ -127,13 +246,54 @@ impl Message {
                     PackedVerdict::FailedWith(v) => Verdict::FailedWith(value(v)),
                     PackedVerdict::Failed(reason) => Verdict::Failed(reason),
                     PackedVerdict::RunAgain => Verdict::RunAgain,
+                    PackedVerdict::Unchecked { ok, plain, wrapped } => {
+                        Verdict::Unchecked { ok, plain: value(plain), wrapped: value(wrapped) }
+                    }
                 };
                 let (generation, step, attempt) = (Generation(row.generation), StepNo(row.step), Attempt(row.attempt));
                 Some(Message::Resolve { generation, step, attempt, how, by: row.by })
             }
+            SIGNAL => {
+                let mail: Mail = rmp_serde::from_slice(&row.bytes).ok()?;
+                Some(Message::Signal(Mail { id: row.id, ..mail }))
+            }
+            REPLY => rmp_serde::from_slice(&row.bytes).ok().map(Message::Reply),
+            CANCEL => {
+                let row: CancelRow = rmp_serde::from_slice(&row.bytes).ok()?;
+                let parent = row.parent.map(|(run, generation, step)| Parent {
+                    run: run.into(),
+                    generation: Generation(generation),
+                    step: StepNo(step),
+                });
+                Some(Message::Cancel { reason: row.reason, by: row.by, parent })
+            }
+            CHILD => {
+                let row: ChildRow = rmp_serde::from_slice(&row.bytes).ok()?;
+                let end = match row.end {
+                    PackedChildEnd::Completed(value) => ChildEnd::Completed { value: value.to_vec().into() },
+                    PackedChildEnd::Failed(value, message) => {
+                        ChildEnd::Failed { value: value.to_vec().into(), message: message.into() }
+                    }
+                    PackedChildEnd::Cancelled(reason) => ChildEnd::Cancelled { reason: reason.into() },
+                    PackedChildEnd::IdTaken => ChildEnd::IdTaken,
+                };
+                let (generation, step) = (Generation(row.generation), StepNo(row.step));
+                Some(Message::Child { child: row.child, generation, step, end })
+            }
             _ => None,
         }
     }
+}
+
+/// Hashes a kind and length-prefixed parts.
+fn row_id(kind: u8, parts: &[&[u8]]) -> u128 {
+    let mut hash = Xxh3::new();
+    hash.update(&[kind]);
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.digest128()
 }
 
 fn id(kind: u8, generation: Generation, step: StepNo, attempt: Attempt) -> u128 {

@@ -32,9 +32,9 @@ impl ParkedInfo {
                     false => "put the old code back, or guard the change with durable::version; then open the store again".to_owned(),
                 },
             ),
-            Stop::Store(e) => (Code::LogDamaged, format!("its log cannot be read: {e}"), restore()),
-            Stop::Entry(seq, e) => (Code::LogDamaged, format!("its log is damaged at seq {seq}: {e}"), restore()),
-            Stop::Illegal(e) => (Code::LogDamaged, format!("its log is no legal history: {e}"), restore()),
+            Stop::Store(e) => (Code::LogDamaged, format!("its log cannot be read: {e}"), RESTORE.to_owned()),
+            Stop::Entry(seq, e) => (Code::LogDamaged, format!("its log is damaged at seq {seq}: {e}"), RESTORE.to_owned()),
+            Stop::Illegal(e) => (Code::LogDamaged, format!("its log is no legal history: {e}"), RESTORE.to_owned()),
             Stop::Undecodable { step, site, error } => (
                 Code::Undecodable,
                 format!("a recorded value of {step}{} does not decode: {error}", at(*site)),
@@ -50,6 +50,22 @@ impl ParkedInfo {
                 Code::ResultNotRecordable,
                 format!("the workflow returned, but {reason}"),
                 format!("return a value that can be recorded; then {RETRY_WITH_CODE}"),
+            ),
+            Stop::ValueUnrecordable { what, site, reason } => (
+                Code::ValueNotRecordable,
+                format!("{what} cannot be recorded{}: {reason}", at(Some(*site))),
+                format!("give a value that can be recorded; then {RETRY_WITH_CODE}"),
+            ),
+            Stop::Idle { after } => (
+                Code::WaitsForNothing,
+                format!("the workflow waits for nothing that could ever come, {}", after_step(*after)),
+                "mend the code (a race without steps, a set that nothing was added to) and open the store again; or cancel the run"
+                    .to_owned(),
+            ),
+            Stop::NoEffect { effect, module } => (
+                Code::EffectMissing,
+                format!("what is to be undone next needs effect {effect} of module {module}, which is not in this binary"),
+                "open the store with a binary that has that effect".to_owned(),
             ),
             Stop::Foreign { after } => (
                 Code::ForeignAwait,
@@ -98,9 +114,8 @@ impl ParkedInfo {
     }
 }
 
-fn restore() -> String {
-    "restore the store from a backup; the other runs are not concerned".to_owned()
-}
+/// What to do about a log that is damaged.
+pub(crate) const RESTORE: &str = "restore the store from a backup; the other runs are not concerned";
 
 fn at(site: Option<&'static Site>) -> String {
     site.map(|site| format!(" (awaited at {})", place(site))).unwrap_or_default()

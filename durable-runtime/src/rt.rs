@@ -19,7 +19,7 @@ pub use crate::{
     value::{Args, ArgsWriter, KeyPart, Lend, Lent, Param, Recordable, Value, ValueError},
 };
 
-/// What an effect's return type is, for its metadata.
+/// What the return type of an effect or a workflow is, for its metadata.
 pub fn returns<R>(shape: fn(Probe<R>) -> Shape<R>) -> Returns {
     shape(Probe::new()).returns()
 }

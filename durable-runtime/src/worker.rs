@@ -1,10 +1,10 @@
 //! Runs on tokio: one task per run, which tells its [`Life`] what happened and carries out what it wants.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, Semaphore, oneshot, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch},
 };
 use tracing::Instrument;
 
@@ -21,11 +21,11 @@ use crate::{
     contract::{ReconcileEnd, WorkflowMeta},
     drive::Now,
     effect::{BodyEnd, Resources},
-    entry::{End, EscapedName, RunStarted},
+    entry::{End, RunStarted},
     head::{Aside, ParkedInfo},
-    id::{Attempt, Generation, RunId, StepNo},
+    id::{Attempt, Generation, RunId, Seq, StepNo},
     log::BatchNo,
-    store::{Row, Store, StoreError, Write, Written},
+    store::{Addressee, Row, RunRecord, Store, StoreError, Write, Written},
     value::ValueError,
     view::Look,
 };
@@ -35,11 +35,18 @@ mod task;
 mod timers;
 
 pub(crate) use slots::{Bodies, BodyInfo, BodySlots};
-use task::RunTask;
+use task::{Beginning, RunTask};
 pub(crate) use timers::Timers;
 
+/// Wait before what the store refused is tried again.
+const STORE_AGAIN: Duration = Duration::from_secs(1);
 /// How many runs may be marked as being replayed at a time.
 const REPLAYS_MARKED_MAX: usize = 64;
+/// How many new runs may be on their way to their first step; who starts more of them waits. So memory does not grow with the
+/// number of runs that somebody starts, but with the number that can be gone on with.
+const STARTS_AT_ONCE: usize = 256;
+/// How many runs that only wait may stay in memory for a while; another one leaves at once.
+const LINGERING_MAX: usize = 500;
 
 /// What all runs of a runtime share.
 pub(crate) struct Shared {
@@ -49,14 +56,30 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) resources: Arc<Resources>,
     pub(crate) slots: Arc<BodySlots>,
-    pub(crate) value_bytes_max: usize,
-    pub(crate) log_entries_warn: u64,
-    pub(crate) unwanted_grace: Duration,
+    pub(crate) limits: Limits,
+    /// Finds the code of stored runs.
+    pub(crate) code: Code,
+    /// Stands for the code in what waiting runs leave in the store: see [`Wait::code`].
+    ///
+    /// [`Wait::code`]: crate::store::Wait::code
+    pub(crate) code_digest: u64,
+    /// Nothing runs: only what a store that nobody holds is looked at and written to with.
+    pub(crate) observing: bool,
+    /// All runs that were in the store when it was opened have been looked at.
+    pub(crate) resumed: AtomicBool,
     pub(crate) runs: Mutex<HashMap<RunId, Arc<RunCell>>>,
+    /// Runs that are not in memory and are due at a time.
+    asleep: Mutex<HashMap<RunId, Asleep>>,
+    /// Runs that are being looked at because something has come for them, and whether something has come since.
+    waking: Mutex<HashMap<RunId, bool>>,
     pub(crate) timers: Timers,
     /// Replays under way.
     pub(crate) replays: Semaphore,
-    pub(crate) marked: Semaphore,
+    pub(crate) marked: Arc<Semaphore>,
+    /// New runs before their first step.
+    pub(crate) starts: Arc<Semaphore>,
+    /// Runs in memory that only wait.
+    pub(crate) lingering: Arc<Semaphore>,
     /// Runs whose replay may have killed the process are replayed alone.
     pub(crate) suspects: Semaphore,
     pub(crate) bodies: Arc<Bodies>,
@@ -65,6 +88,24 @@ pub(crate) struct Shared {
     pub(crate) abandon: watch::Sender<bool>,
     pub(crate) tasks: AtomicUsize,
     pub(crate) idle: Notify,
+}
+
+/// What a [`Shared`] is told by its builder.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) value_bytes_max: usize,
+    pub(crate) log_entries_warn: u64,
+    pub(crate) cancel_grace: Duration,
+    pub(crate) settle: Duration,
+    pub(crate) evict_after: Duration,
+}
+
+/// A run that is not in memory and is due at a time.
+struct Asleep {
+    /// On the monotonic clock, and on the wall clock.
+    due: (Option<Millis>, Option<Millis>),
+    /// What its last life knew of the monotonic clock.
+    elapsing: Box<[(StepNo, Millis)]>,
 }
 
 impl Shared {
@@ -101,6 +142,246 @@ impl Shared {
     }
 }
 
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "each is one part of what all runs share")]
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        resources: Resources,
+        bodies_at_once: usize,
+        runs_at_once: usize,
+        limits: Limits,
+        code: Code,
+        observing: bool,
+    ) -> Arc<Shared> {
+        Arc::new(Shared {
+            tokio: Handle::current(),
+            store,
+            clock,
+            resources: Arc::new(resources),
+            slots: Arc::new(BodySlots::new(bodies_at_once)),
+            limits,
+            code,
+            code_digest: crate::contract::code_digest(),
+            observing,
+            resumed: AtomicBool::new(false),
+            runs: Mutex::default(),
+            asleep: Mutex::default(),
+            waking: Mutex::default(),
+            timers: Timers::default(),
+            replays: Semaphore::new(runs_at_once.max(1)),
+            marked: Arc::new(Semaphore::new(REPLAYS_MARKED_MAX)),
+            starts: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+            lingering: Arc::new(Semaphore::new(LINGERING_MAX)),
+            suspects: Semaphore::new(1),
+            bodies: Arc::new(Bodies::default()),
+            closing: watch::Sender::new(false),
+            abandon: watch::Sender::new(false),
+            tasks: AtomicUsize::new(0),
+            idle: Notify::new(),
+        })
+    }
+
+    /// Whether no run goes on here, or none any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.observing || *self.closing.borrow()
+    }
+
+    /// Has a run in memory and going on, once. `fresh`: its log was made a moment ago.
+    pub(crate) fn adopt(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool) {
+        self.adopt_with(id, record, fresh, None);
+    }
+
+    /// [`Shared::adopt`] for a run that was made a moment ago; the permit is held until its first step.
+    pub(crate) fn adopt_new(self: &Arc<Shared>, id: RunId, record: &RunRecord, start: Option<OwnedSemaphorePermit>) {
+        self.adopt_with(id, record, true, start);
+    }
+
+    fn adopt_with(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool, start: Option<OwnedSemaphorePermit>) {
+        if self.is_closing() {
+            return;
+        }
+        let elapsing = self.wake_up(&id);
+        let cell = {
+            let mut runs = self.runs();
+            match runs.get(&id) {
+                Some(cell) if cell.asleep.swap(false, Ordering::Relaxed) => {
+                    cell.phase.send_replace(Phase::Opening);
+                    cell.clone()
+                }
+                Some(cell) => return cell.tell(Input::Mail),
+                None => {
+                    let cell = RunCell::new(id.clone());
+                    runs.insert(id, cell.clone());
+                    cell
+                }
+            }
+        };
+        cell.durable.send_replace((record.head.generation, Seq(u64::from(fresh))));
+        let aside = Aside::read(record.aside.as_ref());
+        let beginning = match (fresh, record.wait) {
+            (true, _) => Beginning::Fresh,
+            (false, Some(_)) => Beginning::Released,
+            (false, None) => Beginning::AfterCrash,
+        };
+        spawn(self, cell, aside, record.head.generation, beginning, elapsing, start);
+    }
+
+    /// A run has got a row, has been made, or is due: it goes on, in memory or not.
+    pub(crate) fn nudge(self: &Arc<Shared>, id: &RunId) {
+        if self.is_closing() {
+            return;
+        }
+        {
+            let runs = self.runs();
+            if let Some(cell) = runs.get(id)
+                && !cell.asleep.load(Ordering::Relaxed)
+            {
+                return cell.tell(Input::Mail);
+            }
+        }
+        // One at a time: what another one has read of the run is old when this one acts on it.
+        match lock(&self.waking).entry(id.clone()) {
+            Entry::Occupied(mut again) => return *again.get_mut() = true,
+            Entry::Vacant(first) => drop(first.insert(false)),
+        }
+        let (shared, id) = (self.clone(), id.clone());
+        self.tokio.spawn(async move {
+            loop {
+                shared.wake(&id).await;
+                let mut waking = lock(&shared.waking);
+                match waking.get_mut(&id) {
+                    // Nudged again meanwhile.
+                    Some(again) if *again => *again = false,
+                    _ => {
+                        waking.remove(&id);
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Has a run in memory that has something to do; a store that refuses for now is asked again, so that no run is forgotten.
+    async fn wake(self: &Arc<Shared>, id: &RunId) {
+        let shared = self;
+        loop {
+            {
+                let runs = shared.runs();
+                if let Some(cell) = runs.get(id)
+                    && !cell.asleep.load(Ordering::Relaxed)
+                {
+                    return cell.tell(Input::Mail);
+                }
+            }
+            let run = id.clone();
+            let look = move |store: &dyn Store| {
+                let Some(record) = store.run(&run)? else { return Ok(None) };
+                // One that left memory a moment ago may not have been released in the store yet, so waiting for nothing
+                // is not enough: its code has asked for something before.
+                let made = record.wait.is_none()
+                    && store.read(&run, record.head.generation, Seq(1), 1).is_ok_and(|asked| asked.is_empty());
+                Ok(Some((record, made)))
+            };
+            match shared.read(look).await {
+                Ok(Some((record, made))) if record.head.live => {
+                    // Live, in no memory and at its beginning: it was made a moment ago.
+                    let fresh = made && shared.resumed.load(Ordering::Acquire);
+                    return shared.adopt(id.clone(), &record, fresh);
+                }
+                // Ended, or not made yet.
+                Ok(_) | Err(StoreError::Closed | StoreError::Poisoned { .. }) => return,
+                Err(e) => tracing::warn!(run = %id, "cannot look at a run that is to go on, and tries again: {e}"),
+            }
+            let mut closing = shared.closing.subscribe();
+            tokio::select! {
+                () = shared.clock.sleep(STORE_AGAIN) => {}
+                _ = closing.wait_for(|closing| *closing) => return,
+            }
+        }
+    }
+
+    /// Lets a run that waits go on at its time, while it is not in memory.
+    pub(crate) fn fall_asleep(
+        self: &Arc<Shared>,
+        id: &RunId,
+        due: (Option<Millis>, Option<Millis>),
+        elapsing: Vec<(StepNo, Millis)>,
+    ) {
+        if due == (None, None) {
+            return;
+        }
+        for (on_wall, at) in [(false, due.0), (true, due.1)] {
+            at.inspect(|at| self.timers.set(on_wall, *at, id, None));
+        }
+        lock(&self.asleep).insert(id.clone(), Asleep { due, elapsing: elapsing.into() });
+    }
+
+    /// A run comes back to memory: nothing wakes it any more but its own task.
+    fn wake_up(&self, id: &RunId) -> Box<[(StepNo, Millis)]> {
+        let Some(Asleep { due, elapsing }) = lock(&self.asleep).remove(id) else { return Box::default() };
+        for (on_wall, at) in [(false, due.0), (true, due.1)] {
+            at.inspect(|at| self.timers.unset(on_wall, *at, id));
+        }
+        elapsing
+    }
+
+    /// Puts a row into a run's mailbox, durably, and wakes the run. The run is woken where the row is known to be durable: a caller
+    /// that stops waiting changes nothing.
+    pub(crate) async fn put(self: &Arc<Shared>, run: RunId, row: Row, to: Addressee) -> Result<Written, StoreError> {
+        let (done, wait) = oneshot::channel();
+        let (shared, id) = (self.clone(), run.clone());
+        let put = move |result: Result<Written, StoreError>| {
+            // What is there already may have been put without an answer, and so without waking anybody.
+            if matches!(result, Ok(Written::Done | Written::Exists) | Err(StoreError::Unknown { .. })) {
+                shared.nudge(&id);
+            }
+            let _ = done.send(result);
+        };
+        self.store.submit(Write::Put { run, row, to }, Box::new(put));
+        wait.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Follows what a run does, whether or not it is in memory.
+    pub(crate) fn follow(self: &Arc<Shared>, id: &RunId) -> Followed {
+        let mut runs = self.runs();
+        let cell = runs.entry(id.clone()).or_insert_with(|| {
+            let cell = RunCell::new(id.clone());
+            cell.asleep.store(true, Ordering::Relaxed);
+            cell.phase.send_replace(Phase::Asleep);
+            cell
+        });
+        let (phase, durable) = (cell.phase.subscribe(), cell.durable.subscribe());
+        Followed { phase, durable, cell: cell.clone(), shared: self.clone() }
+    }
+
+    /// Whether a run that is not in memory is in the table of timers.
+    pub(crate) fn is_armed(&self, id: &RunId) -> bool {
+        lock(&self.asleep).contains_key(id)
+    }
+}
+
+/// A run that somebody follows.
+pub(crate) struct Followed {
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) durable: watch::Receiver<(Generation, Seq)>,
+    pub(crate) cell: Arc<RunCell>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let mut runs = self.shared.runs();
+        // This one is still counted. A run that sleeps is here only for those who follow it.
+        if self.cell.asleep.load(Ordering::Relaxed)
+            && self.cell.phase.receiver_count() == 1
+            && runs.get(&self.cell.id).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell))
+        {
+            runs.remove(&self.cell.id);
+        }
+    }
+}
+
 /// Only ever held for a moment by code that does not panic; a poisoned lock holds a whole value.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -121,6 +402,8 @@ pub(crate) enum Phase {
         module: String,
         since: Millis,
     },
+    /// It waits for a time, a message, a person or another run, and is not in memory.
+    Asleep,
     /// This process has let go of it: shut down, or somebody else claimed it.
     Gone,
 }
@@ -131,8 +414,13 @@ pub(crate) struct RunCell {
     inbox: Mutex<VecDeque<Input>>,
     wake: Notify,
     pub(crate) phase: watch::Sender<Phase>,
-    /// Entries known to be durable.
-    pub(crate) durable: AtomicU64,
+    /// The run's newest log, and how many of its entries are known to be durable. Sent again whenever the run has done something,
+    /// also if that is no entry.
+    pub(crate) durable: watch::Sender<(Generation, Seq)>,
+    /// Its cancel was tried while it was parked, and it is parked still.
+    pub(crate) not_cancelled: AtomicBool,
+    /// It has no task: it is here for those who follow it. Changed only under the lock of all runs.
+    asleep: AtomicBool,
     /// It is in the queue for a slot.
     wants_slot: AtomicBool,
     /// It was woken because a slot is free.
@@ -149,7 +437,10 @@ pub(crate) enum Input {
     /// A body was dropped before it came to an end.
     Dropped(u64, StepNo, Attempt),
     Reconciled(u64, StepNo, Attempt, Result<ReconcileEnd, ValueError>),
-    Row(Row),
+    /// There may be new rows in the mailbox.
+    Mail,
+    /// Those rows.
+    Rows(u64, Result<Vec<(u64, Row)>, StoreError>),
     /// Go on with a parked run.
     Retry,
     Look(oneshot::Sender<Look>),
@@ -162,7 +453,9 @@ impl RunCell {
             inbox: Mutex::default(),
             wake: Notify::new(),
             phase: watch::Sender::new(Phase::Opening),
-            durable: AtomicU64::new(0),
+            durable: watch::Sender::default(),
+            not_cancelled: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
             wants_slot: AtomicBool::new(false),
             offered: AtomicBool::new(false),
             fired: AtomicBool::new(false),
@@ -183,13 +476,14 @@ impl RunCell {
 pub(crate) type Code = Arc<dyn Fn(&RunStarted<'_>) -> Option<&'static WorkflowMeta> + Send + Sync>;
 
 /// Starts the task of a run that is in the store.
-pub(crate) fn spawn(
+fn spawn(
     shared: &Arc<Shared>,
     cell: Arc<RunCell>,
-    code: Code,
     aside: Aside,
     generation: Generation,
-    fresh: bool,
+    beginning: Beginning,
+    elapsing: Box<[(StepNo, Millis)]>,
+    start: Option<OwnedSemaphorePermit>,
 ) {
     shared.tasks.fetch_add(1, Ordering::SeqCst);
     let guard = TaskGuard { shared: shared.clone(), cell: cell.clone() };
@@ -197,7 +491,14 @@ pub(crate) fn spawn(
     let span = tracing::info_span!("run", id = %cell.id);
     let tokio = shared.tokio.clone();
     let task = async move {
-        RunTask::new(shared, cell, code, aside, generation).run(fresh).await;
+        // After a crash, or with other code, that may be every run of the store: what waits for its turn is small.
+        let turn = match beginning {
+            Beginning::Released | Beginning::AfterCrash if !aside.replaying => {
+                shared.marked.clone().acquire_owned().await.ok()
+            }
+            _ => start,
+        };
+        Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn).run(beginning)).await;
         drop(guard);
     };
     tokio.spawn(task.instrument(span));
@@ -220,11 +521,7 @@ impl Drop for TaskGuard {
     }
 }
 
-/// What the engine's own keys of a run begin with: store, run and generation, each escaped so that `/` stands only between them.
+/// What the engine's own keys of a run begin with.
 pub(crate) fn key_prefix(shared: &Shared, run: &RunId, generation: Generation) -> String {
-    format!("{}/{}/{generation}", shared.store.about().id, EscapedName(run.as_str()))
-}
-
-pub(crate) fn new_shared_semaphores(replays: usize) -> (Semaphore, Semaphore, Semaphore) {
-    (Semaphore::new(replays.max(1)), Semaphore::new(REPLAYS_MARKED_MAX), Semaphore::new(1))
+    crate::entry::key_prefix(shared.store.about().id, run, generation)
 }

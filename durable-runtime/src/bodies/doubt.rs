@@ -1,16 +1,19 @@
 //! Steps in doubt: what is asked, who may say what happened, and from when on a body may run again.
 
-use super::{End, Report};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{End, Report, nothing};
 use crate::{
     clock::Millis,
     contract::{ReconcileEnd, WhenInDoubt},
     drive::{Life, Now, Output},
+    effect::{BodyEnd, panic_text},
     entry::{Kind, Outcome, Resolved},
-    failure::Fault,
+    failure::{Fault, shortened},
     fold::{Step, StepState},
     id::{Attempt, StepNo},
-    mailbox::{Message, Verdict},
-    store::{Act, Row},
+    mailbox::Verdict,
+    store::Act,
     value::ValueError,
 };
 
@@ -50,6 +53,8 @@ impl Life {
 
     /// What the effect's attribute says about a doubt.
     pub(super) fn doubted(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
+        let Some(s) = self.state().steps.get(&step).filter(|s| s.undo.is_none()) else { return };
+        debug_assert!(matches!(s.state, StepState::InDoubt(..)));
         let Some(meta) = self.core().effect(step).filter(|_| self.is_wanted(step)) else { return };
         match meta.in_doubt {
             WhenInDoubt::Hold => {}
@@ -84,7 +89,7 @@ impl Life {
         if !settle.asks {
             return false;
         }
-        if let Some(meta) = self.core().effect(step)
+        if let Some(meta) = self.meta(step)
             && let Some(start) = self.start(step, attempt, meta)
         {
             self.outputs.push(Output::Reconcile(step, start));
@@ -121,7 +126,7 @@ impl Life {
         }
         let doubted = matches!(self.state().steps.get(&step),
             Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
-        if !doubted || self.state().ending.is_some() {
+        if !doubted || !self.is_wanted(step) {
             return;
         }
         match end {
@@ -149,12 +154,17 @@ impl Life {
             Verdict::Succeeded(_) => Resolved::Succeeded,
             Verdict::Failed(_) | Verdict::FailedWith(_) => Resolved::Failed,
             Verdict::RunAgain => Resolved::RunAgain,
+            Verdict::Unchecked { .. } => unreachable!("a word is checked before it counts"),
         };
         if !self.append(Kind::EffectResolved { step, attempt, how, by: by.into() }) {
             return;
         }
         let limit = self.setting.value_bytes_max;
+        let undoes = self.state().steps.get(&step).is_some_and(|s| s.undo.is_some());
         match verdict {
+            Verdict::RunAgain => self.wanting.push_back(step),
+            // Nobody reads what it returned; and a person may give up on it.
+            _ if undoes => self.result(step, attempt, Outcome::Ok(nothing()), false),
             Verdict::Succeeded(value) | Verdict::FailedWith(value) if value.len() > limit => {
                 let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
                 let reason = format!("the value that {by} gave is longer than the limit");
@@ -171,36 +181,64 @@ impl Life {
                 let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
                 self.fault(step, attempt, Fault::ResolvedAsFailed { effect, attempt: attempt.0, reason }, false);
             }
-            Verdict::RunAgain => self.wanting.push_back(step),
+            Verdict::Unchecked { .. } => unreachable!("a word is checked before it counts"),
         }
     }
 
-    /// Takes a row of the mailbox.
-    pub(crate) fn row(&mut self, row: Row) {
-        match Message::read(&row) {
-            Some(Message::Outcome { generation, step, attempt, end }) if generation == self.setting.generation => {
-                self.body_ended(Report { step, attempt, end: End::Body(end), row: Some(row.id) });
-            }
-            Some(Message::Resolve { generation, step, attempt, how, by }) if generation == self.setting.generation => {
-                let doubted = matches!(self.state().steps.get(&step),
-                    Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
-                if !doubted || self.state().ending.is_some() {
-                    return self.log.act(Act::Take { row: row.id });
+    /// An outcome that came after its life.
+    pub(crate) fn outcome_row(&mut self, row: u128, step: StepNo, attempt: Attempt, end: BodyEnd) {
+        self.body_ended(Report { step, attempt, end: End::Body(end), row: Some(row) });
+    }
+
+    /// A word that was given where the code was not at hand, compared with what the effect returns.
+    fn checked(&self, step: StepNo, how: Verdict) -> Result<Verdict, String> {
+        let Verdict::Unchecked { ok, plain, wrapped } = how else { return Ok(how) };
+        let undoes = self.state().steps.get(&step).is_some_and(|s| s.undo.is_some());
+        let value = match self.meta(step).filter(|_| !undoes).map(|meta| (meta.returns)()) {
+            Some(returns) => {
+                let value = if returns.is_result { wrapped } else { plain };
+                // Decoding is user code, and may panic.
+                match catch_unwind(AssertUnwindSafe(|| (returns.check)(&value))) {
+                    Ok(fits) => fits.map_err(|error| shortened(&error.to_string()).into_owned())?,
+                    Err(payload) => return Err(format!("decoding it panicked: {}", panic_text(payload))),
                 }
-                let lingers = self.lingering.contains(&(step, attempt));
-                if matches!(how, Verdict::RunAgain) && (lingers || self.settling.contains_key(&step)) {
-                    // The body, or a request of a dead one, may still be under way: a person's word does not change that.
-                    let now = self.now.monotonic;
-                    let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
-                    let settle = self.settling.entry(step).or_insert(fresh);
-                    settle.again = Some((row.id, by));
-                    settle.due = settle.settled;
-                    return;
-                }
-                self.log.act(Act::Take { row: row.id });
-                self.resolved(step, attempt, how, &by);
+                value
             }
-            _ => {}
+            // Nobody reads what undoes something returned.
+            None => plain,
+        };
+        Ok(if ok { Verdict::Succeeded(value) } else { Verdict::FailedWith(value) })
+    }
+
+    /// A person's word on a doubt.
+    pub(crate) fn resolve_row(&mut self, row: u128, step: StepNo, attempt: Attempt, how: Verdict, by: String) {
+        let doubted = matches!(self.state().steps.get(&step),
+            Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
+        let wanted = self.is_wanted(step);
+        let again = matches!(how, Verdict::RunAgain);
+        // The code is over, or nothing may begin any more: there is nothing that the word could change.
+        if !doubted || !wanted && (again || self.state().ending.is_some()) {
+            return self.log.act(Act::Take { row });
         }
+        let how = match self.checked(step, how) {
+            Ok(how) => how,
+            Err(reason) => {
+                // Whoever said so could not be told; the step waits on.
+                tracing::warn!(%step, %attempt, by, "a resolution is set aside: {reason}");
+                return self.log.act(Act::Take { row });
+            }
+        };
+        let lingers = self.lingering.contains(&(step, attempt));
+        if again && (lingers || self.settling.contains_key(&step)) {
+            // The body, or a request of a dead one, may still be under way: a person's word does not change that.
+            let now = self.now.monotonic;
+            let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
+            let settle = self.settling.entry(step).or_insert(fresh);
+            settle.again = Some((row, by));
+            settle.due = settle.settled;
+            return;
+        }
+        self.log.act(Act::Take { row });
+        self.resolved(step, attempt, how, &by);
     }
 }

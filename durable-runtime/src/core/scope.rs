@@ -14,6 +14,8 @@ pub(super) struct Scope {
     pub(super) text: Option<Arc<str>>,
     pub(super) route: Route,
     pub(super) counts: Vec<(Cow<'static, str>, u32)>,
+    /// Whether a shield encloses it: a cancel is none of its business.
+    pub(super) shielded: bool,
 }
 
 pub(super) enum Segment {
@@ -120,7 +122,8 @@ impl Core {
     }
 
     pub(super) fn open(&mut self, segment: Segment, route: Route, parent: ScopeNo) -> ScopeNo {
-        let scope = Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new() };
+        let shielded = self.is_shielded(parent);
+        let scope = Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new(), shielded };
         match self.free_scopes.pop() {
             Some(free) => {
                 self.scopes[free as usize] = scope;
@@ -137,6 +140,17 @@ impl Core {
     pub(crate) fn open_scope(&mut self, name: Cow<'static, str>) -> OpenScope {
         let n = self.count(&name);
         OpenScope(self.open(Segment::Named(name, n), Route::Up, self.here))
+    }
+
+    /// Opens the next scope of that name here, under a shield.
+    pub(crate) fn open_shield(&mut self, name: Cow<'static, str>) -> OpenScope {
+        let scope = self.open_scope(name);
+        self.scopes[scope.0 as usize].shielded = true;
+        scope
+    }
+
+    pub(super) fn is_shielded(&self, scope: ScopeNo) -> bool {
+        self.scopes[scope as usize].shielded
     }
 
     /// Opens a combinator's own scope and its routing table.

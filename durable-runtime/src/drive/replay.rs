@@ -1,24 +1,26 @@
 //! From a claim to the end of the log: the code is polled against what was recorded. Nothing is appended, no body runs.
 
-use super::{Life, Lookup, Now, Opened, completion};
+use bytes::Bytes;
+
+use super::{Life, Lookup, Now, Opened, Over, messages::child_delivered};
 use crate::{
-    contract::Returned,
-    core::Stop,
+    core::{Delivered, Stop},
     effect::panic_text,
-    entry::{Kind, decode},
+    entry::{Answered, Kind, Outcome, decode},
+    failure::Fault,
     head::Started,
-    id::Seq,
+    id::{Seq, StepNo},
     log::Log,
     store::StoreError,
     value::{Args, Value},
 };
 
 impl Life {
-    /// Replays the log to its end. No body runs, nothing is appended.
-    pub(crate) fn replay(&mut self, now: Now, lookup: Lookup<'_>) -> Opened {
+    /// Replays the log to its end. No body runs, nothing is appended. Without `lookup` the code is not asked: the run goes on
+    /// from the log alone, and there is nothing that it may do but end.
+    pub(crate) fn replay(&mut self, now: Now, lookup: Option<Lookup<'_>>) -> Opened {
         self.now = now;
-        let opened = if self.setting.after_crash {
-            // What the code logs while it is replayed it has logged before.
+        let opened = if self.setting.again {
             let quiet = tracing::subscriber::NoSubscriber::default();
             tracing::subscriber::with_default(quiet, || self.replay_all(lookup))
         } else {
@@ -30,23 +32,23 @@ impl Life {
         opened
     }
 
-    fn replay_all(&mut self, lookup: Lookup<'_>) -> Opened {
+    fn replay_all(&mut self, lookup: Option<Lookup<'_>>) -> Opened {
         match self.begin(lookup) {
             Ok(None) => {}
             Ok(Some(opened)) => return opened,
             Err(stop) => return Opened::Stopped(stop),
         }
-        let mut returned = None;
+        let mut over = None;
         loop {
-            if self.future.is_some() && returned.is_none() {
-                returned = self.poll_code();
+            if self.future.is_some() && over.is_none() {
+                over = self.poll_code();
                 if let Some(stop) = self.core_mut().stop.take()
                     && let Err(stop) = self.ends_anyway(stop)
                 {
                     return Opened::Stopped(stop);
                 }
             }
-            let more = match self.next_recorded(returned.is_some()) {
+            let more = match self.next_recorded(over.is_some()) {
                 Ok(more) => more,
                 Err(stop) => match self.ends_anyway(stop) {
                     Ok(()) => true,
@@ -55,7 +57,7 @@ impl Life {
             };
             if self.core().over {
                 self.drop_code();
-                returned = None;
+                over = None;
             }
             if !more {
                 break;
@@ -64,7 +66,7 @@ impl Life {
         if self.is_over() {
             return Opened::Ended;
         }
-        self.replayed(returned);
+        self.replayed(over);
         match self.stop.take() {
             Some(stop) => Opened::Stopped(stop),
             None => Opened::Live,
@@ -72,7 +74,7 @@ impl Life {
     }
 
     /// Reads `run.started` and makes the code's future.
-    fn begin(&mut self, lookup: Lookup<'_>) -> Result<Option<Opened>, Stop> {
+    fn begin(&mut self, lookup: Option<Lookup<'_>>) -> Result<Option<Opened>, Stop> {
         let Some((_, frame)) = self.core_mut().script.peek()? else {
             let what = "its log is empty".into();
             let run = Some(self.setting.run.clone());
@@ -88,8 +90,8 @@ impl Life {
         };
         core.now = entry.at;
         core.seed = started.seed;
-        self.started =
-            Some(Started { workflow: (&*started.workflow).into(), module: (&*started.module).into(), at: entry.at });
+        self.started = Some(Started::of(started));
+        let Some(lookup) = lookup else { return Ok(None) };
         let Some(meta) = lookup(started) else {
             let (workflow, module) = (started.workflow.to_string(), started.module.to_string());
             return Ok(Some(Opened::NoCode { workflow, module }));
@@ -126,16 +128,20 @@ impl Life {
     }
 
     /// Folds recorded entries up to the completion that the code is polled for next. False at the end of the log.
-    fn next_recorded(&mut self, returned: bool) -> Result<bool, Stop> {
+    fn next_recorded(&mut self, over: bool) -> Result<bool, Stop> {
         loop {
-            let coded = self.future.is_some() && !returned;
+            let coded = self.future.is_some() && !over;
             let core = self.core_mut();
             if !core.fresh.is_empty() {
                 return Ok(false);
             }
             let Some((seq, frame)) = core.script.peek().map_err(Stop::from)? else { return Ok(false) };
+            // Before any other completion; at the end of the log it is this life that gives them their turns.
+            if coded && core.cancel_turn() {
+                return Ok(true);
+            }
             let entry = decode(&frame).map_err(|e| Stop::Entry(seq, e))?;
-            if (coded || returned) && entry.kind.is_command() {
+            if (coded || over) && entry.kind.is_command() {
                 core.diverge(seq, &entry, None);
                 return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
             }
@@ -146,6 +152,10 @@ impl Life {
                 Kind::RunEnding(_) | Kind::RunEnded(_) => {
                     core.over = true;
                     self.drop_code();
+                }
+                Kind::CancelRequested { .. } => {
+                    core.cancelled = true;
+                    core.now = entry.at;
                 }
                 kind => {
                     if let Some((step, delivered)) = completion(kind, &frame)
@@ -160,13 +170,42 @@ impl Life {
     }
 
     /// The end of the log is reached: what the last poll asked beyond it is appended, and what earlier lives left open is taken over.
-    fn replayed(&mut self, returned: Option<Returned>) {
+    fn replayed(&mut self, over: Option<Over>) {
         let len = self.state().len;
         self.log = Log::new(self.setting.run.clone(), self.setting.generation, self.setting.epoch, len);
         self.arm();
-        self.polled(returned);
+        self.polled(over);
         if self.stop.is_none() {
             self.take_over();
         }
+    }
+}
+
+/// What a recorded completion gives to its step.
+fn completion(kind: &Kind<'_>, frame: &Bytes) -> Option<(StepNo, Delivered)> {
+    let (step, delivered) = match kind {
+        Kind::EffectResult { step, outcome, .. } => (step, outcome_delivered(outcome, frame)),
+        Kind::TimerFired { step } => (step, Delivered::Fired),
+        Kind::SignalReceived { step, messages } => {
+            (step, Delivered::Messages(messages.iter().map(|message| frame.slice_ref(&message.value)).collect()))
+        }
+        Kind::QuestionAnswered { step, answer, .. } => {
+            let delivered = match answer {
+                Answered::Granted(value) => Delivered::Granted(frame.slice_ref(value)),
+                Answered::Refused(reason) => Delivered::Refused(reason.to_string()),
+                Answered::Expired => Delivered::Expired,
+            };
+            (step, delivered)
+        }
+        Kind::ChildEnded { step, run, end } => (step, child_delivered(run, end, |value| frame.slice_ref(value))),
+        _ => return None,
+    };
+    Some((*step, delivered))
+}
+
+fn outcome_delivered(outcome: &Outcome<'_>, frame: &Bytes) -> Delivered {
+    match outcome {
+        Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(frame.slice_ref(value)),
+        Outcome::Fault(fault) => Delivered::Fault(Fault::clone(&fault.0)),
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     entry::{Call, Outcome, Path, RecordedContract},
-    head::HeadInfo,
+    head::{HeadInfo, HowEnded},
 };
 
 fn log() -> Log {
@@ -46,36 +46,66 @@ fn what_is_acknowledged_is_durable_and_with_it_all_before_it() {
 }
 
 #[test]
-fn acts_without_entries_say_nothing_of_the_entries_before_them() {
+fn acts_without_entries_wait_for_the_entries_that_they_were_decided_on() {
     let mut log = log();
     fired(&mut log, 0);
-    let (first, entries) = sent(&mut log);
+    let (first, _) = sent(&mut log);
     log.act(Act::Take { row: 7 });
-    let (second, _) = sent(&mut log);
+    assert!(log.flush().is_none());
     told(&mut log, first, refused());
-    assert_eq!(told(&mut log, second, DONE), [], "the log must be read back first");
-    assert_eq!(log.durable(), Seq(1));
-    assert!(matches!(log.next(60_000), Next::Look { from: Seq(1) }));
-    let again = log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
-    assert_eq!((again[0].0, &again[0].1.frames), (first, &entries.frames), "the same bytes at the same place");
+    assert!(log.flush().is_none() && !log.is_settled());
+    log.next(60_000);
+    log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
     told(&mut log, first, DONE);
-    assert_eq!(log.durable(), Seq(2));
-    assert!(log.trouble().is_none() && log.is_settled());
+    let (acts, batch) = sent(&mut log);
+    assert_eq!((batch.at, batch.count, batch.acts.len()), (Seq(2), 0, 1));
+    told(&mut log, acts, DONE);
+    assert!(log.is_settled());
 }
 
 #[test]
-fn acts_whose_fate_is_unknown_are_repeated_though_later_entries_are_written() {
+fn entries_wait_for_acts_that_went_without_any_and_take_along_what_came_meanwhile() {
     let mut log = log();
     log.act(Act::Take { row: 7 });
     let (acts, _) = sent(&mut log);
     fired(&mut log, 0);
-    let (entries, batch) = sent(&mut log);
+    log.act(Act::Take { row: 8 });
+    assert!(log.flush().is_none());
     told(&mut log, acts, unknown());
-    told(&mut log, entries, DONE);
-    assert_eq!(log.durable(), Seq(2));
-    assert!(matches!(log.next(60_000), Next::Look { .. }));
-    let again = log.read_back(Ok(batch.frames), 0, 0).unwrap();
-    assert_eq!(again.into_iter().map(|(no, _)| no).collect::<Vec<_>>(), [acts]);
+    assert!(matches!(log.next(60_000), Next::Look { from: Seq(1) }));
+    let again = log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
+    assert_eq!(again.into_iter().map(|(no, _)| no).collect::<Vec<_>>(), [acts], "they may be repeated");
+    told(&mut log, acts, DONE);
+    let (_, batch) = sent(&mut log);
+    assert_eq!((batch.at, batch.count, batch.acts.len()), (Seq(1), 1, 1));
+}
+
+/// What is sent again when that much was found in the store, and the claim still holds.
+fn checked(log: &mut Log, stored: Bytes) -> Vec<(BatchNo, Batch)> {
+    let before = log.durable();
+    let check = log.read_back(Ok(stored), 0, 0).unwrap();
+    assert_eq!((check.len(), check[0].1.count, log.durable()), (1, 0, before));
+    log.written(check[0].0, DONE, 0, 0).unwrap()
+}
+
+#[test]
+fn entries_that_are_found_are_ours_only_while_the_claim_is() {
+    for (answer, lost) in [(Err(StoreError::Fenced), true), (refused(), false)] {
+        let mut log = log();
+        fired(&mut log, 0);
+        let (first, batch) = sent(&mut log);
+        told(&mut log, first, refused());
+        log.next(60_000);
+        // A later claim has written the same.
+        let check = log.read_back(Ok(batch.frames.clone()), 0, 0).unwrap();
+        assert_eq!(log.written(check[0].0, answer, 0, 0).is_err(), lost);
+        assert_eq!(log.durable(), Seq(1));
+        if !lost {
+            assert!(matches!(log.next(120_000), Next::Look { from: Seq(1) }), "it is looked at once more");
+            assert!(checked(&mut log, batch.frames).is_empty());
+            assert!(log.is_settled() && log.trouble().is_none());
+        }
+    }
 }
 
 #[test]
@@ -90,7 +120,7 @@ fn what_was_written_without_an_answer_is_found_and_what_was_gathered_meanwhile_f
     assert!(matches!(log.next(RETRY_MS.0 - 1), Next::Nothing));
     assert!(matches!(log.next(RETRY_MS.0), Next::Look { from: Seq(1) }));
     assert!(matches!(log.next(RETRY_MS.0), Next::Nothing), "it is asked once");
-    let again = log.read_back(Ok(batch.frames), 0, 0).unwrap();
+    let again = checked(&mut log, batch.frames);
     assert_eq!(log.durable(), Seq(2));
     assert_eq!((again.len(), again[0].1.at), (1, Seq(2)));
     assert_eq!(told(&mut log, again[0].0, DONE), []);
@@ -108,23 +138,42 @@ fn other_bytes_at_our_place_are_another_claim() {
     assert_eq!(stored.unwrap_err(), Lost::Fenced);
 }
 
-#[test]
-fn after_the_end_of_a_run_nothing_is_sent_again() {
+/// A log whose last batch, on its way, ends the run.
+fn ending() -> (Log, BatchNo, Batch) {
     let mut log = log();
-    log.act(Act::Take { row: 7 });
-    let (acts, _) = sent(&mut log);
     fired(&mut log, 0);
     log.head(
-        HeadInfo { workflow: "w".into(), module: "m".into(), started_at: 0, ended_at: Some(1), failure: None }
-            .head(Generation(0)),
+        HeadInfo {
+            workflow: "w".into(),
+            module: "m".into(),
+            started_at: 0,
+            parent: None,
+            ended: Some((1, HowEnded::Completed)),
+        }
+        .head(Generation(0)),
     );
     let (end, batch) = sent(&mut log);
-    told(&mut log, acts, refused());
-    told(&mut log, end, unknown());
+    (log, end, batch)
+}
+
+#[test]
+fn after_the_end_of_a_run_nothing_is_sent_again() {
+    // Its claim is given back with it: a repeat would be refused as another's, and so may be one that the first overtakes.
+    for answer in [unknown(), Err(StoreError::Fenced)] {
+        let (mut log, end, batch) = ending();
+        told(&mut log, end, answer);
+        log.next(60_000);
+        assert!(log.read_back(Ok(batch.frames), 0, 0).unwrap().is_empty());
+        assert!(log.is_settled() && log.trouble().is_none());
+    }
+}
+
+#[test]
+fn a_run_that_another_has_claimed_before_its_end_was_written_is_lost() {
+    let (mut log, end, _) = ending();
+    told(&mut log, end, Err(StoreError::Fenced));
     log.next(60_000);
-    // Its claim is given back with it: a repeat would be refused as another's.
-    assert!(log.read_back(Ok(batch.frames), 0, 0).unwrap().is_empty());
-    assert!(log.is_settled() && log.trouble().is_none());
+    assert_eq!(log.read_back(Ok(Bytes::new()), 0, 0).unwrap_err(), Lost::Fenced);
 }
 
 #[test]

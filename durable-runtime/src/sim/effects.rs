@@ -1,11 +1,12 @@
 //! The effects of the simulation: one of each contract and policy. What their bodies do is decided by [`super::outside`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde::{Deserialize, Serialize};
 
-use super::controls::Control;
+use super::{controls::Control, prog::CONTROL};
 use crate::{
+    clock::Millis,
     contract::{Contract, EffectMeta, Retry, WhenInDoubt, effect_id},
     effect::Invocation,
     failure::{Failure, Fault, Reconciled, Result},
@@ -52,6 +53,8 @@ thread_local! {
     pub(super) static SAYS: RefCell<Option<Says>> = const { RefCell::new(None) };
     /// What the reconcile function that is polled next answers.
     pub(super) static ANSWERS: RefCell<Option<Result<Reconciled<u64>>>> = const { RefCell::new(None) };
+    /// The binary is one in which what undoes is missing.
+    pub(super) static NOTHING_UNDOES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The number of the asking operation in the program.
@@ -132,19 +135,72 @@ pub(super) static SORTS: [EffectMeta; 11] = [
     effect("wire_daring", Contract::AtMostOnce, 0, WhenInDoubt::Error),
 ];
 
+/// The place of `wire_asking`.
+pub(super) const ASKING: usize = 9;
+
+/// What undoes something.
+static UNDOS: [EffectMeta; 8] = [
+    effect("unset", Contract::Idempotent, 3, WhenInDoubt::Hold),
+    effect("unpay", Contract::Keyed, 0, WhenInDoubt::Hold),
+    effect("unpay_often", Contract::Keyed, 3, WhenInDoubt::Hold),
+    effect("unpay_often", Contract::Keyed, 3, WhenInDoubt::Hold),
+    effect("unwire", Contract::AtMostOnce, 0, WhenInDoubt::Hold),
+    effect("unwire_asking", Contract::AtMostOnce, 0, reconcile(SETTLE_MS)),
+    effect("unwire_daring", Contract::AtMostOnce, 0, WhenInDoubt::Error),
+    effect("unlook", Contract::ReadOnly, 3, WhenInDoubt::Hold),
+];
+
 /// A null control's `wire_asking`: it asks at once, while requests of a dead body may still be under way.
 static UNSETTLED: EffectMeta = effect("wire_asking", Contract::AtMostOnce, 0, reconcile(0));
 
 /// A null control's `pay_often`: as often as it takes.
 static UNLIMITED: EffectMeta = effect("pay_often", Contract::Keyed, 50, WhenInDoubt::Hold);
 
+/// A null control's effects: without a limit in time.
+static ENDLESS: [EffectMeta; 3] = [
+    endless(effect("set", Contract::Idempotent, 0, WhenInDoubt::Hold)),
+    endless(effect("pay", Contract::Keyed, 0, WhenInDoubt::Hold)),
+    endless(effect("wire", Contract::AtMostOnce, 0, WhenInDoubt::Hold)),
+];
+
+const fn endless(meta: EffectMeta) -> EffectMeta {
+    EffectMeta { timeout_ms: None, ..meta }
+}
+
 /// A sort of effect, or what a null control makes of it.
 pub(super) fn sort(i: usize, control: Control) -> &'static EffectMeta {
-    match (&SORTS[i % SORTS.len()], control) {
-        (meta, Control::NoSettle) if meta.name == UNSETTLED.name => &UNSETTLED,
-        (meta, Control::AttemptsIgnored) if meta.name == UNLIMITED.name => &UNLIMITED,
-        (meta, _) => meta,
+    let meta = &SORTS[i % SORTS.len()];
+    match control {
+        Control::NoSettle if meta.name == UNSETTLED.name => &UNSETTLED,
+        Control::AttemptsIgnored if meta.name == UNLIMITED.name => &UNLIMITED,
+        Control::NoTimeout => ENDLESS.iter().find(|endless| endless.name == meta.name).unwrap_or(meta),
+        _ => meta,
     }
+}
+
+/// All effects by name.
+pub(super) fn find(name: &str, _: &str) -> Option<&'static EffectMeta> {
+    let undoes = UNDOS.iter().find(|meta| meta.name == name).filter(|_| !NOTHING_UNDOES.get());
+    undoes.or_else(|| SORTS.iter().find(|meta| meta.name == name))
+}
+
+/// Whether it is one of those that undo something.
+pub(super) fn undoes(meta: &EffectMeta) -> bool {
+    UNDOS.iter().any(|undo| undo.name == meta.name)
+}
+
+/// How long a request may be under way, as far as the effect says so.
+pub(super) fn settle_ms(name: &str) -> Option<Millis> {
+    match find(name, "")?.in_doubt {
+        WhenInDoubt::Reconcile { .. } if CONTROL.get() == Control::UndoNoSettle => Some(0),
+        WhenInDoubt::Reconcile { settle_ms, .. } => Some(settle_ms),
+        _ => None,
+    }
+}
+
+/// The call that undoes what operation `no` did when the code had seen `seen`.
+pub(super) fn undoing(i: usize, no: u64, seen: u64) -> EffectCall<Out> {
+    EffectArgs::new(&UNDOS[i % UNDOS.len()]).arg(&NO, &no).arg(&SEEN, &seen).call()
 }
 
 /// The call that operation `no` makes of a sort.

@@ -15,8 +15,19 @@ use crate::{
 pub(super) struct Stored(Vec<Bytes>);
 
 impl Stored {
-    pub(super) fn read(store: &dyn Store, run: &RunId) -> Stored {
-        Stored::of(read_frames(store, run, Generation(0), Seq(0)).unwrap())
+    pub(super) fn read(store: &dyn Store, run: &RunId, generation: Generation) -> Stored {
+        Stored::of(read_frames(store, run, generation, Seq(0)).unwrap())
+    }
+
+    /// All logs of a run, oldest first.
+    pub(super) fn all(store: &dyn Store, run: &RunId) -> Vec<Stored> {
+        let Some(record) = store.run(run).unwrap() else { return Vec::new() };
+        (0..=record.head.generation.0).map(|n| Stored::read(store, run, Generation(n))).collect()
+    }
+
+    /// The frame at a place, checksum and all left out.
+    pub(super) fn frame(&self, seq: u64) -> Option<&Bytes> {
+        self.0.get(seq as usize)
     }
 
     pub(super) fn of(mut frames: Bytes) -> Stored {

@@ -19,21 +19,28 @@ use crate::{
     contract::{Contract, ReconcileEnd, WhenInDoubt},
     effect::{BodyEnd, CatchPanic, Invocation, Resources, Start},
     failure::{Failure, Reconciled},
-    id::{Attempt, RunId, StepNo},
+    id::{Attempt, Generation, RunId, StepNo},
     value::ValueError,
 };
 
 /// How an ended body is told to the engine.
 pub(super) type Ended = Result<BodyEnd, ValueError>;
 
+/// A step of a run: of which log, and its number there.
+pub(super) type StepOf = (usize, Generation, StepNo);
+
 /// A body that was begun.
 pub(super) struct Begun {
     /// When, in true time.
     pub(super) at: Millis,
-    /// Which process.
+    /// In which place, and by which process there.
+    pub(super) place: usize,
     pub(super) process: u64,
-    pub(super) run: usize,
+    /// By which task of the process, and in which of its lives.
+    pub(super) task: u64,
     pub(super) life: u64,
+    pub(super) run: usize,
+    pub(super) generation: Generation,
     pub(super) step: StepNo,
     pub(super) start: Start,
     /// The arguments, decoded.
@@ -49,6 +56,12 @@ pub(super) struct Begun {
     pub(super) listed: bool,
     /// Its life is over, and it still holds a slot.
     pub(super) slot: bool,
+}
+
+impl Begun {
+    pub(super) fn step(&self) -> StepOf {
+        (self.run, self.generation, self.step)
+    }
 }
 
 /// Something that happens outside at its time.
@@ -69,12 +82,9 @@ enum How {
     NotRecordable,
 }
 
-/// A body that has returned just now.
+/// A body that has returned just now: its number, and how it ended.
 pub(super) struct Return {
-    pub(super) run: usize,
-    pub(super) life: u64,
-    pub(super) step: StepNo,
-    pub(super) attempt: Attempt,
+    pub(super) body: usize,
     pub(super) end: Ended,
 }
 
@@ -104,12 +114,14 @@ impl Outside {
         let args = &begun.start.args;
         begun.no = (NO.read)(args, "no").unwrap_or(0);
         begun.seen = (SEEN.read)(args, "seen").unwrap_or(0);
-        let now = begun.at;
+        let (now, meta) = (begun.at, begun.start.meta);
+        let limited =
+            meta.contract != Contract::AtMostOnce && (meta.timeout_ms.is_some() || meta.contract.is_outward());
         self.begun.push(begun);
         let land = now + 1 + rng.below(15);
         let back = land + 1 + rng.below(15);
         let late = land + rng.below(UNDER_WAY_MS - TIMEOUT_MS);
-        let (lands, returns) = match if faults { rng.below(22) } else { 99 } {
+        let (lands, returns) = match if faults { rng.below(23) } else { 99 } {
             0..=2 => (None, Some((back, How::Error(rng.below(9))))),
             3 => (Some(land), Some((back, How::Error(rng.below(9))))),
             4 => (rng.one_in(2).then_some(late), Some((back, How::Doubt))),
@@ -119,6 +131,8 @@ impl Outside {
             8 => (Some(land), Some((back, How::NotRecordable))),
             // It returns at once.
             9..=11 => (Some(now), Some((now, How::Value))),
+            // It never returns. Of what must not be repeated nobody would ever know more.
+            12 if limited => (rng.one_in(2).then_some(late), None),
             _ => (Some(land), Some((back, How::Value))),
         };
         if let Some(at) = lands {
@@ -179,49 +193,52 @@ impl Outside {
             }
         };
         begun.end = end.as_ref().ok().cloned();
-        Return { run: begun.run, life: begun.life, step: begun.step, attempt: begun.start.attempt, end }
+        Return { body: i, end }
     }
 
     /// The body's future is dropped; a request may still be under way.
-    pub(super) fn abort(&mut self, run: usize, step: StepNo, attempt: Attempt) {
-        if let Some(begun) = self.listed(run, step, attempt) {
+    pub(super) fn abort(&mut self, task: u64, step: (Generation, StepNo), attempt: Attempt) {
+        if let Some(begun) = self.listed(task, step, attempt) {
             begun.running = false;
             begun.listed = false;
         }
     }
 
-    /// The process's own note of a body.
-    pub(super) fn listed(&mut self, run: usize, step: StepNo, attempt: Attempt) -> Option<&mut Begun> {
-        self.begun.iter_mut().find(|b| b.listed && (b.run, b.step, b.start.attempt) == (run, step, attempt))
+    /// A task's own note of a body.
+    pub(super) fn listed(&mut self, task: u64, step: (Generation, StepNo), attempt: Attempt) -> Option<&mut Begun> {
+        let is =
+            |b: &&mut Begun| b.listed && b.task == task && (b.generation, b.step) == step && b.start.attempt == attempt;
+        self.begun.iter_mut().find(is)
     }
 
-    /// Strikes a body off, if it is of that life; answers whether it holds a slot by itself.
-    pub(super) fn forget(&mut self, run: usize, life: u64, step: StepNo, attempt: Attempt) -> Option<bool> {
-        let begun = self.listed(run, step, attempt).filter(|begun| begun.life == life)?;
-        begun.listed = false;
-        Some(std::mem::take(&mut begun.slot))
+    /// Strikes a body off; answers whether it was listed, and whether it held a slot by itself.
+    pub(super) fn forget(&mut self, body: usize) -> Option<bool> {
+        let begun = &mut self.begun[body];
+        std::mem::take(&mut begun.listed).then(|| std::mem::take(&mut begun.slot))
     }
 
     /// Somebody tells the body that nobody waits for it; now and then it listens, and says that it does not know.
-    pub(super) fn unwanted(&mut self, rng: &mut Rng, now: Millis, run: usize, step: StepNo) {
-        let Some(i) = self.begun.iter().position(|b| b.running && (b.run, b.step) == (run, step)) else { return };
+    pub(super) fn unwanted(&mut self, rng: &mut Rng, now: Millis, task: u64, step: (Generation, StepNo)) {
+        let is = |b: &Begun| b.running && b.task == task && (b.generation, b.step) == step;
+        let Some(i) = self.begun.iter().position(is) else { return };
         if rng.one_in(2) {
             self.at(now + 1 + rng.below(5), Event::Return(i, How::Doubt));
         }
     }
 
-    /// The process dies. Half of the requests that were under way still arrive, some time later.
-    pub(super) fn crash(&mut self, rng: &mut Rng, now: Millis) {
-        for begun in &mut self.begun {
+    /// A process dies. Half of the requests that were under way still arrive, some time later.
+    pub(super) fn crash(&mut self, rng: &mut Rng, now: Millis, process: u64) {
+        for begun in self.begun.iter_mut().filter(|begun| begun.process == process) {
             begun.running = false;
             begun.listed = false;
             begun.slot = false;
         }
         let events = std::mem::take(&mut self.events);
         for ((at, n), event) in events {
-            if let Event::Land(i) = event
-                && rng.one_in(2)
-            {
+            let (Event::Land(i) | Event::Return(i, _)) = event;
+            if self.begun[i].process != process {
+                self.events.insert((at, n), event);
+            } else if matches!(event, Event::Land(_)) && rng.one_in(2) {
                 let latest = self.begun[i].at + UNDER_WAY_MS;
                 let at =
                     if rng.one_in(2) { at } else { latest.max(now) - rng.below(latest.saturating_sub(now).max(1)) };
@@ -231,38 +248,29 @@ impl Outside {
     }
 
     /// The value with which the step's effect has happened.
-    pub(super) fn happened(&self, run: usize, step: StepNo) -> Option<u64> {
-        let by = |i: usize| self.begun[i].run == run && self.begun[i].step == step;
-        self.landed.iter().find(|(_, i, _)| by(*i)).map(|(.., value)| *value)
+    pub(super) fn happened(&self, step: StepOf) -> Option<u64> {
+        self.landed.iter().find(|(_, i, _)| self.begun[*i].step() == step).map(|(.., value)| *value)
     }
 
     /// Whether a request of the step is still under way.
-    pub(super) fn is_under_way(&self, run: usize, step: StepNo) -> bool {
-        let of = |i: usize| self.begun[i].run == run && self.begun[i].step == step;
-        self.begun.iter().any(|b| b.running && b.run == run && b.step == step)
-            || self.events.values().any(|event| matches!(*event, Event::Land(i) if of(i)))
+    pub(super) fn is_under_way(&self, step: StepOf) -> bool {
+        self.events.values().any(|event| matches!(*event, Event::Land(i) if self.begun[i].step() == step))
     }
 
     /// Whether a body of the step has its future in the process.
-    pub(super) fn runs(&self, run: usize, step: StepNo, attempt: Attempt) -> bool {
-        self.begun.iter().any(|b| b.running && (b.run, b.step, b.start.attempt) == (run, step, attempt))
+    pub(super) fn runs(&self, process: u64, step: StepOf, attempt: Attempt) -> bool {
+        let is = |b: &Begun| b.running && b.process == process && b.step() == step && b.start.attempt == attempt;
+        self.begun.iter().any(is)
     }
 
-    pub(super) fn running(&self) -> usize {
-        self.begun.iter().filter(|b| b.running).count()
+    pub(super) fn running(&self, process: u64) -> usize {
+        self.begun.iter().filter(|b| b.running && b.process == process).count()
     }
 
     /// A reconcile function looks.
-    pub(super) fn reconcile(
-        &self,
-        rng: &mut Rng,
-        lies: bool,
-        run: usize,
-        step: StepNo,
-        start: &Start,
-    ) -> ReconcileAnswer {
+    pub(super) fn reconcile(&self, rng: &mut Rng, lies: bool, step: StepOf, start: &Start) -> ReconcileAnswer {
         let WhenInDoubt::Reconcile { run: ask, .. } = start.meta.in_doubt else { return Ok(ReconcileEnd::Unknown) };
-        ANSWERS.set(Some(match self.happened(run, step) {
+        ANSWERS.set(Some(match self.happened(step) {
             _ if rng.one_in(8) => Ok(Reconciled::Unknown),
             _ if rng.one_in(16) => Err(Failure::new("the provider is down")),
             Some(value) if !lies => Ok(Reconciled::Happened(value)),

@@ -17,146 +17,49 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     Rng,
     controls::Control,
-    effects::{Bad, Out, SEEN, SORTS, call, shape, sort},
+    effects::{Bad, Out, SEEN, call, shape, sort, undoing},
+    make::{Begins, Block, Left, Maker, Op, Spawned, Then},
     mix,
+    null::{Hasty, never_closing},
 };
 use crate::{
     clock::millis,
     contract::{PartMeta, Site, WorkflowMeta, sites},
+    core::with,
     rt::body,
     steps::{
+        ask::{Answer, Question, ask},
         begin::begin,
-        branch::{branch, part},
+        branch::{Branch, branch, part},
         call::{WorkflowArgs, WorkflowCall},
+        cancel::{cancelled, shield},
         combine::{join, join_all, race, timeout, try_join, try_join_all},
         fact::{now, random, uuid, version},
+        restart::restart_as,
+        send::{publish, send},
         set::Set,
+        signal::{signal, signals},
+        spawn::spawn,
         step,
         timer::{sleep, sleep_until},
+        undo::undo,
     },
     value::Param,
 };
 
-pub(super) type Block = Arc<Vec<Op>>;
+/// Runs that clients may start.
+pub(super) const PEERS: u64 = 6;
+/// Those that messages are sent to.
+const ADDRESSEES: u64 = 3;
 
-/// One operation of a workflow.
-#[derive(Debug)]
-pub(super) enum Op {
-    /// With `?`, or with its error as a value.
-    Effect {
-        no: u64,
-        sort: usize,
-        question: bool,
-    },
-    TooLong(u64),
-    Sleep(u64),
-    SleepUntil(u64),
-    Facts,
-    Version(u64),
-    Join(Block, Block),
-    TryJoin(Block, Block),
-    JoinAll(Vec<Block>, usize),
-    TryJoinAll(Vec<Block>, usize),
-    Race(Vec<Block>),
-    RaceOfTwo(Block, Block),
-    Timeout(u64, Block),
-    /// Begun before the block, awaited after it, or dropped.
-    Begin {
-        what: Begins,
-        block: Block,
-        awaited: bool,
-    },
-    /// Takes some results of a growing set, and drops the rest.
-    Set {
-        no: u64,
-        sorts: Vec<usize>,
-        more: u64,
-        take: u64,
-    },
-    Part(Block),
-    Branch(Block),
-    Inline(u64),
-    Loop(u64, Block),
-    FailIf(u64),
-    ReturnIf(u64),
-}
-
-#[derive(Debug)]
-pub(super) enum Begins {
-    Effect(u64, usize),
-    Sleep(u64),
-    Inline(u64),
-}
-
-struct Maker {
-    rng: Rng,
-    next: u64,
-}
-
-impl Maker {
-    fn no(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    fn sort(&mut self) -> usize {
-        self.rng.below(SORTS.len() as u64) as usize
-    }
-
-    fn blocks(&mut self, depth: u32) -> Vec<Block> {
-        (0..2 + self.rng.below(3)).map(|_| self.block(depth)).collect()
-    }
-
-    fn block(&mut self, depth: u32) -> Block {
-        let n = 1 + self.rng.below(if depth >= 2 { 4 } else { 2 });
-        Arc::new((0..n).map(|_| self.op(depth)).collect())
-    }
-
-    fn op(&mut self, depth: u32) -> Op {
-        let simple = 16;
-        match self.rng.below(if depth == 0 { simple } else { 40 }) {
-            0..=8 => Op::Effect { no: self.no(), sort: self.sort(), question: self.rng.one_in(3) },
-            9..=10 => Op::Sleep(self.rng.below(80)),
-            11 => Op::SleepUntil(self.rng.below(80)),
-            12 => Op::Facts,
-            13 => Op::Version(self.rng.below(3)),
-            14 => match self.rng.below(4) {
-                0 => Op::TooLong(self.no()),
-                1 => Op::ReturnIf(8),
-                _ => Op::FailIf(6),
-            },
-            15 => Op::Set {
-                no: self.no(),
-                sorts: (0..1 + self.rng.below(3)).map(|_| self.sort()).collect(),
-                more: self.rng.below(3),
-                take: 1 + self.rng.below(5),
-            },
-            16..=17 => Op::Join(self.block(depth - 1), self.block(depth - 1)),
-            18 => Op::TryJoin(self.block(depth - 1), self.block(depth - 1)),
-            19..=21 => Op::JoinAll(self.blocks(depth - 1), self.rng.below(4) as usize),
-            22..=23 => Op::TryJoinAll(self.blocks(depth - 1), self.rng.below(4) as usize),
-            24..=25 => Op::Race(self.blocks(depth - 1)),
-            26 => Op::RaceOfTwo(self.block(depth - 1), self.block(depth - 1)),
-            27..=29 => Op::Timeout(10 + self.rng.below(80), self.block(depth - 1)),
-            30..=33 => {
-                let what = match self.rng.below(4) {
-                    0 => Begins::Sleep(self.rng.below(60)),
-                    1 => Begins::Inline(self.rng.next()),
-                    _ => Begins::Effect(self.no(), self.sort()),
-                };
-                Op::Begin { what, block: self.block(depth - 1), awaited: !self.rng.one_in(4) }
-            }
-            34 => Op::Part(self.block(depth - 1)),
-            35 => Op::Branch(self.block(depth - 1)),
-            36..=37 => Op::Inline(self.rng.next()),
-            _ => Op::Loop(2 + self.rng.below(2), self.block(depth - 1)),
-        }
-    }
-}
-
-/// What all branches of one run share.
+/// What all branches of one workflow share.
 struct Env {
     seen: AtomicU64,
+    /// How many messages and values the code believes to have sent and published, and how many messages it was given; counted
+    /// for the outermost workflow.
+    said: AtomicU64,
+    heard: AtomicU64,
+    left: Left,
 }
 
 thread_local! {
@@ -193,11 +96,12 @@ enum Exit {
 type Val = Result<u64, Exit>;
 type Boxed = Pin<Box<dyn Future<Output = Val> + Send>>;
 
-static SITES: [Site; 24] = sites("sim", "workflow", "sim/prog.rs", [("step", 1); 24]);
+static SITES: [Site; 40] = sites("sim", "workflow", "sim/prog.rs", [("step", 1); 40]);
 static PART: PartMeta = PartMeta { name: "part", module: "sim", file: "sim/prog.rs", line: 1, sites: &[] };
 
 const PROGRAM: Param<u64> = Param::new("program");
 const DEPTH: Param<u32> = Param::new("depth");
+const LEFT: Param<u32> = Param::new("left");
 
 /// The workflow: its arguments are the program.
 pub(super) static WORKFLOW: WorkflowMeta = WorkflowMeta {
@@ -207,34 +111,73 @@ pub(super) static WORKFLOW: WorkflowMeta = WorkflowMeta {
     module: "sim",
     file: "sim/prog.rs",
     line: 1,
-    params: &["program", "depth", "seen"],
+    params: &["program", "depth", "seen", "left"],
     sites: &SITES,
+    returns: || shape(crate::shape::probe::Probe::new()).returns(),
     run: |args| {
         let (program, depth, seen) = (args.get(&PROGRAM)?, args.get(&DEPTH)?, args.get(&SEEN)?);
-        body(shape, workflow(program, depth, seen))
+        body(shape, workflow(program, depth, seen, Left::of(args.get(&LEFT)?)))
     },
 };
 
+/// Other code under the same name: it asks for something else first.
+pub(super) static DIVERGED: WorkflowMeta = WorkflowMeta {
+    run: |args| {
+        let (program, depth, seen) = (args.get(&PROGRAM)?, args.get(&DEPTH)?, args.get(&SEEN)?);
+        let left = Left::of(args.get(&LEFT)?);
+        body(shape, async move {
+            let _ = step(call(sort(0, Control::None), 0, 0, false).named("something else"), &SITES[0]).await;
+            workflow(program, depth, seen, left).await
+        })
+    },
+    ..WORKFLOW
+};
+
 /// The call that starts a program, or awaits it as a part of another that has seen `seen`.
-pub(super) fn start(program: u64, depth: u32, seen: u64) -> WorkflowCall<Out> {
-    WorkflowArgs::new(&WORKFLOW).arg(&PROGRAM, &program).arg(&DEPTH, &depth).arg(&SEEN, &seen).call()
+pub(super) fn start(program: u64, depth: u32, seen: u64, left: Left) -> WorkflowCall<Out> {
+    let args = WorkflowArgs::new(&WORKFLOW).arg(&PROGRAM, &program).arg(&DEPTH, &depth).arg(&SEEN, &seen);
+    args.arg(&LEFT, &left.number()).call()
 }
 
-async fn workflow(program: u64, depth: u32, seen: u64) -> Out {
-    let mut maker = Maker { rng: Rng(mix(program, 7)), next: mix(program, 9) >> 8 };
+/// How many bits of what the code returns say how often it believes to have said something, and as many how often it has heard
+/// something.
+pub(super) const SAID_BITS: u32 = 16;
+
+async fn workflow(program: u64, depth: u32, seen: u64, left: Left) -> Out {
+    let mut maker =
+        Maker { rng: Rng(mix(program, 7)), next: mix(program, 9) >> 8, left, shielded: false, beside: false };
     let block = maker.block(depth);
-    let env = Arc::new(Env { seen: AtomicU64::new(mix(program, seen)) });
+    let env = Arc::new(Env {
+        seen: AtomicU64::new(mix(program, seen)),
+        said: AtomicU64::new(0),
+        heard: AtomicU64::new(0),
+        left,
+    });
+    let said = |value: u64| {
+        let (said, heard) = (env.said.load(Ordering::Relaxed), env.heard.load(Ordering::Relaxed));
+        (value << SAID_BITS | heard) << SAID_BITS | said
+    };
     match go(block, env.clone()).await {
-        Ok(value) => Ok(mix(env.seen(), value)),
-        Err(Exit::Returns(value)) => Ok(value),
+        Ok(value) if left.restarts > 0 && value.is_multiple_of(2) => {
+            step(restart_as(next(&env, program)), &SITES[30]).await
+        }
+        Ok(value) => Ok(said(mix(env.seen(), value))),
+        Err(Exit::Returns(value)) => Ok(said(value)),
         Err(Exit::Fails(error)) => Err(Bad::Said(error)),
     }
+}
+
+/// What a run goes on with.
+fn next(env: &Env, program: u64) -> WorkflowCall<Out> {
+    let left = Left { restarts: env.left.restarts - 1, ..env.left };
+    start(mix(program, 21), 2, env.seen(), left)
 }
 
 fn go(block: Block, env: Arc<Env>) -> Boxed {
     Box::pin(async move {
         let mut all = 3;
         for op in block.iter() {
+            never_closing();
             all = mix(all, one(op, &env).await?);
         }
         Ok(all)
@@ -256,8 +199,68 @@ fn flat(val: Val) -> u64 {
     }
 }
 
-fn branches(blocks: &[Block], env: &Arc<Env>) -> Vec<crate::steps::branch::Branch<Boxed>> {
+fn branches(blocks: &[Block], env: &Arc<Env>) -> Vec<Branch<Boxed>> {
     blocks.iter().map(|block| branch(go(block.clone(), env.clone()))).collect()
+}
+
+/// Hears of a cancel.
+fn hears(env: &Arc<Env>) -> Branch<Boxed> {
+    let env = env.clone();
+    branch(Box::pin(async move {
+        step(cancelled(), &SITES[31]).await;
+        Ok(env.note(44))
+    }))
+}
+
+/// Null control: what a cancel has stopped goes on as if it had been done.
+fn runs_on() -> bool {
+    CONTROL.get() == Control::ClosingRunsOn && with(|core| core.is_closing())
+}
+
+async fn says(env: &Env, name: u64, to: Option<String>) {
+    let name = format!("s{name}");
+    match to {
+        _ if runs_on() => {}
+        Some(to) => step(send(to, name, &env.seen()), &SITES[24]).await,
+        None => step(publish(name, &env.seen()), &SITES[25]).await,
+    }
+    env.said.fetch_add(1, Ordering::Relaxed);
+}
+
+async fn child(spawned: &Spawned, env: &Arc<Env>) -> u64 {
+    let Spawned { program, detached, id, then } = spawned;
+    let left = Left { kids: env.left.kids - 1, restarts: (program % 2) as u32 };
+    let mut spawning = spawn(start(*program, 1 + (program % 3 / 2) as u32, env.seen(), left));
+    if *detached {
+        spawning = spawning.detached();
+    }
+    if let Some(id) = id {
+        spawning = spawning.id(if *id == 2 { "run/2".to_owned() } else { format!("shared/{id}") });
+    }
+    let mut child = step(spawning, &SITES[26]).await;
+    env.note(xxh3_64(child.id().as_str().split('/').next_back().unwrap_or_default().as_bytes()));
+    match then {
+        Then::Awaited => told(&step(child, &SITES[27]).await),
+        Then::Dropped => {
+            drop(child);
+            1
+        }
+        Then::Told(name) => {
+            says(env, *name, Some(child.id().as_str().to_owned())).await;
+            told(&step(child, &SITES[27]).await)
+        }
+        Then::Watched(ms, dropped) => {
+            let seen = step(timeout(Duration::from_millis(*ms), &mut child), &SITES[28]).await;
+            match seen {
+                Ok(out) => told(&out),
+                Err(_) if *dropped => 2,
+                Err(_) => {
+                    env.note(*ms);
+                    told(&step(child, &SITES[27]).await)
+                }
+            }
+        }
+    }
 }
 
 async fn one(op: &Op, env: &Arc<Env>) -> Val {
@@ -265,12 +268,24 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
     let effect = |no: u64, kind: usize| call(sort(kind, CONTROL.get()), no, env.seen(), false);
     let value = match op {
         Op::Effect { no, sort, question } => {
-            let out = step(effect(*no, *sort), &SITES[0]).await;
+            let out = Hasty(Box::pin(step(effect(*no, *sort), &SITES[0]))).await;
             let told = env.note(told(&out));
             match out {
                 Err(_) if *question => return Err(Exit::Fails(told)),
                 _ => told,
             }
+        }
+        Op::Saga { no, sort, undo: what, before } => {
+            let seen = env.seen();
+            if *before {
+                step(undo(undoing(*what, *no, seen)), &SITES[32]).await;
+            }
+            let out = step(effect(*no, *sort), &SITES[33]).await;
+            let told = env.note(told(&out));
+            if !before && out.is_ok() {
+                step(undo(undoing(*what, *no, seen)), &SITES[32]).await;
+            }
+            told
         }
         Op::TooLong(no) => {
             let out = step(call(sort(4, Control::None), *no, env.seen(), true), &SITES[1]).await;
@@ -292,6 +307,37 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
             mix(mix(millis(now), bits), uuid.as_u128() as u64)
         }
         Op::Version(name) => u64::from(step(version(format!("change-{name}"), 2), &SITES[7]).await),
+        Op::Signal(name) => {
+            let message = step(signal::<u64>(format!("s{name}")), &SITES[21]).await;
+            env.heard.fetch_add(1, Ordering::Relaxed);
+            message
+        }
+        Op::Drain(name) => {
+            let all: Vec<u64> = step(signals(format!("s{name}")), &SITES[22]).await;
+            env.heard.fetch_add(all.len() as u64, Ordering::Relaxed);
+            all.into_iter().fold(7, mix)
+        }
+        Op::Ask { no, within } => {
+            let mut question = Question::new(format!("question {no}")).about(&env.seen());
+            if let Some(ms) = within {
+                question = question.within(Duration::from_millis(*ms));
+            }
+            match step(ask::<u64>(question), &SITES[23]).await {
+                Answer::Granted(value) => value,
+                Answer::Refused(why) => xxh3_64(why.as_bytes()),
+                Answer::Expired => 9,
+            }
+        }
+        Op::Spawn(spawned) => child(spawned, env).await,
+        Op::Send(name) => {
+            let seen = env.seen();
+            says(env, *name, Some(format!("run/{}", mix(seen, 3) % ADDRESSEES))).await;
+            seen
+        }
+        Op::Publish(name) => {
+            says(env, *name, None).await;
+            *name
+        }
         Op::Join(a, b) => {
             let (a, b) = step(join(two(a, b)), &SITES[8]).await;
             mix(flat(a), flat(b))
@@ -319,28 +365,16 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
                 Err(elapsed) => xxh3_64(elapsed.to_string().as_bytes()),
             }
         }
-        Op::Begin { what, block, awaited } => match what {
-            Begins::Effect(no, sort) => {
-                let begun = step(begin(effect(*no, *sort)), &SITES[15]).await;
-                let val = go(block.clone(), env.clone()).await?;
-                let out = if *awaited { told(&step(begun, &SITES[16]).await) } else { 1 };
-                mix(val, out)
-            }
-            Begins::Sleep(ms) => {
-                let begun = step(begin(sleep(Duration::from_millis(*ms))), &SITES[15]).await;
-                let val = go(block.clone(), env.clone()).await;
-                if *awaited {
-                    step(begun, &SITES[16]).await;
-                }
-                val?
-            }
-            Begins::Inline(program) => {
-                let begun = step(begin(start(*program, 1, env.seen())), &SITES[15]).await;
-                let val = go(block.clone(), env.clone()).await;
-                let out = if *awaited { told(&step(begun, &SITES[16]).await) } else { 1 };
-                mix(val?, out)
-            }
-        },
+        Op::Begin { what, block, awaited } => {
+            // Null control: a wait that goes on while nobody looks.
+            let unseen = match CONTROL.get() {
+                Control::BeginSignal => Some(step(begin(signal::<u64>("s0")), &SITES[15]).await),
+                _ => None,
+            };
+            let val = begun(what, block, *awaited, env, effect).await?;
+            drop(unseen);
+            val
+        }
         Op::Set { no, sorts, more, take } => {
             let mut set = Set::new();
             for (i, kind) in sorts.iter().enumerate() {
@@ -359,7 +393,7 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
         }
         Op::Part(block) => step(part(&PART, go(block.clone(), env.clone())), &SITES[18]).await?,
         Op::Branch(block) => step(branch(go(block.clone(), env.clone())), &SITES[19]).await?,
-        Op::Inline(program) => told(&step(start(*program, 1, env.seen()), &SITES[20]).await),
+        Op::Inline(program) => told(&step(inline(*program, env), &SITES[20]).await),
         Op::Loop(n, block) => {
             let mut all = 8;
             for i in 0..*n {
@@ -368,10 +402,70 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
             }
             all
         }
+        Op::Shield(block) => {
+            let inner = branch(go(block.clone(), env.clone()));
+            match CONTROL.get() {
+                // Null control: it is called so, and is none.
+                Control::ShieldIgnored => step(inner.named("shield"), &SITES[29]).await?,
+                _ => step(shield(inner), &SITES[29]).await?,
+            }
+        }
+        Op::OnCancel(block) => {
+            let inner = branch(go(block.clone(), env.clone()));
+            step(race((hears(env), inner)), &SITES[34]).await?
+        }
+        Op::Cleanup { block, no, sort } => {
+            let (block, within, no, sort) = (block.clone(), env.clone(), *no, *sort);
+            let work: Boxed = Box::pin(async move {
+                let val = step(race((hears(&within), branch(go(block, within.clone())))), &SITES[34]).await;
+                let seen = within.note(flat(val));
+                Ok(told(&step(call(super::effects::sort(sort, CONTROL.get()), no, seen, false), &SITES[35]).await))
+            });
+            step(shield(branch(work)), &SITES[36]).await?
+        }
         Op::FailIf(n) if env.seen().is_multiple_of(*n) => return Err(Exit::Fails(env.seen())),
         Op::ReturnIf(n) if env.seen().is_multiple_of(*n) => return Err(Exit::Returns(env.seen())),
-        Op::FailIf(_) | Op::ReturnIf(_) => 0,
+        Op::RestartIf(n) if env.seen().is_multiple_of(*n) => {
+            told(&step(restart_as(next(env, env.seen())), &SITES[30]).await)
+        }
+        Op::FailIf(_) | Op::ReturnIf(_) | Op::RestartIf(_) => 0,
     };
     env.note(value);
     Ok(value)
+}
+
+/// A workflow within a workflow.
+fn inline(program: u64, env: &Env) -> WorkflowCall<Out> {
+    start(program, 1, env.seen(), Left { kids: env.left.kids, restarts: 0 })
+}
+
+async fn begun(
+    what: &Begins,
+    block: &Block,
+    awaited: bool,
+    env: &Arc<Env>,
+    effect: impl Fn(u64, usize) -> crate::steps::call::EffectCall<Out>,
+) -> Val {
+    Ok(match what {
+        Begins::Effect(no, sort) => {
+            let begun = step(begin(effect(*no, *sort)), &SITES[15]).await;
+            let val = go(block.clone(), env.clone()).await?;
+            let out = if awaited { told(&step(begun, &SITES[16]).await) } else { 1 };
+            mix(val, out)
+        }
+        Begins::Sleep(ms) => {
+            let begun = step(begin(sleep(Duration::from_millis(*ms))), &SITES[15]).await;
+            let val = go(block.clone(), env.clone()).await;
+            if awaited {
+                step(begun, &SITES[16]).await;
+            }
+            val?
+        }
+        Begins::Inline(program) => {
+            let begun = step(begin(inline(*program, env)), &SITES[15]).await;
+            let val = go(block.clone(), env.clone()).await;
+            let out = if awaited { told(&step(begun, &SITES[16]).await) } else { 1 };
+            mix(val?, out)
+        }
+    })
 }

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Step,
     call::{EffectCall, WorkflowCall},
-    poll_in,
+    only_in_workflows, poll_in,
     sealed::Sealed,
     timer::Sleep,
 };
@@ -21,6 +21,12 @@ use crate::{
 };
 
 /// What can be begun: calls of effects and workflows, and sleeps.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be begun",
+    label = "only calls of effects and workflows, and sleeps, can",
+    note = "a wait that goes on while nobody looks would take a message that the code then never sees: put it beside the others, as in `durable::race((signal, step))` or `durable::join((signal, step))`",
+    note = "a `Child` is under way already: keep it, and await it later"
+)]
 pub trait Begin: Step<Output: Send + 'static, Future: 'static> {}
 
 impl<R: Recordable> Begin for EffectCall<R> {}
@@ -28,6 +34,10 @@ impl<R: Recordable> Begin for WorkflowCall<R> {}
 impl Begin for Sleep {}
 
 /// Starts a step now; awaiting that gives a handle to await later. The step goes on meanwhile; dropping the handle closes it.
+///
+/// Signals and questions cannot be begun: a message would be taken by a wait at which nobody looks, and dropping the handle would lose
+/// it. Put them beside other steps with [`race`](crate::race) or [`join`](crate::join). Where the run is being cancelled nothing is
+/// begun, and this is never ready.
 ///
 /// ```
 /// # #[durable::effect(read_only)]
@@ -52,9 +62,12 @@ pub fn begin<S: Begin>(step: S) -> Beginning<S> {
 #[derive(Debug)]
 pub struct Beginning<S>(S);
 
+only_in_workflows!([S: Step] Beginning<S>);
+
 impl<S> Sealed for Beginning<S> {}
 
-impl<S: Begin> Step for Beginning<S> {
+// Not `S: Begin`: it was asked for where this was made, and once is one error.
+impl<S: Step<Output: Send + 'static, Future: 'static>> Step for Beginning<S> {
     type Output = Begun<S::Output>;
     type Future = BeginFuture<S>;
 
@@ -67,12 +80,15 @@ impl<S: Begin> Step for Beginning<S> {
 #[doc(hidden)]
 pub struct BeginFuture<S: Step>(Option<Pin<Box<S::Future>>>);
 
-impl<S: Begin> Future for BeginFuture<S> {
+impl<S: Step<Output: Send + 'static, Future: 'static>> Future for BeginFuture<S> {
     type Output = Begun<S::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(future) = self.0.take() else { return Poll::Pending };
-        let (task, scope) = with(|core| core.open_task());
+        // In a closing scope nothing would be asked: code that goes on would believe that it was.
+        let Some((task, scope)) = with(|core| (!core.is_closing()).then(|| core.open_task())) else {
+            return Poll::Pending;
+        };
         let cell = Arc::new(Mutex::new(None));
         let into = cell.clone();
         let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
@@ -98,25 +114,31 @@ impl<T> std::fmt::Debug for Begun<T> {
     }
 }
 
+only_in_workflows!([T: Send] Begun<T>);
+
 impl<T> Sealed for Begun<T> {}
 
 impl<T: Send> Step for Begun<T> {
     type Output = T;
-    type Future = Begun<T>;
+    type Future = BegunFuture<T>;
 
-    fn into_future(self, _: &'static Site) -> Begun<T> {
-        self
+    fn into_future(self, _: &'static Site) -> BegunFuture<T> {
+        BegunFuture(self)
     }
 }
 
-impl<T: Send> Future for Begun<T> {
+/// A begun step that is awaited.
+#[doc(hidden)]
+pub struct BegunFuture<T>(Begun<T>);
+
+impl<T: Send> Future for BegunFuture<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
-        match lock(&self.cell).take() {
+        match lock(&self.0.cell).take() {
             Some(value) => Poll::Ready(value),
             None => {
-                with(|core| core.await_task(self.task));
+                with(|core| core.await_task(self.0.task));
                 Poll::Pending
             }
         }

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{Name, Step, named, poll_in, sealed::Sealed};
+use super::{Name, Step, named, only_in_workflows, poll_in, sealed::Sealed};
 use crate::{
     contract::{PartMeta, Site},
     core::{OpenScope, with},
@@ -20,6 +20,7 @@ pub struct Branch<F> {
 }
 
 named!([F] Branch<F>);
+only_in_workflows!([F: Future + Send] Branch<F>);
 
 impl<F> std::fmt::Debug for Branch<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -53,6 +54,7 @@ pub struct Part<'a, T> {
 }
 
 named!(['a, T] Part<'a, T>);
+only_in_workflows!(['a, T] Part<'a, T>);
 
 impl<T> std::fmt::Debug for Part<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

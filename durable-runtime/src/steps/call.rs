@@ -8,12 +8,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{Name, Step, named, poll_in, sealed::Sealed};
+use super::{Name, Step, Wait, named, only_in_workflows, poll_in, sealed::Sealed};
 use crate::{
-    contract::{EffectMeta, Site, WorkflowFuture, WorkflowMeta},
-    core::{AskEffect, Delivered, OpenScope, Stop, close, with},
+    contract::{EffectMeta, Returns, Site, WorkflowFuture, WorkflowMeta},
+    core::{AskEffect, Delivered, OpenScope, Stop, with},
     failure::Fault,
-    id::StepNo,
     value::{Args, ArgsWriter, Check, KeyPart, Param, Recordable, Value, ValueError},
 };
 
@@ -24,10 +23,28 @@ pub struct EffectCall<R> {
     pub(crate) name: Name,
     pub(crate) args: Result<(Args, u128), ValueError>,
     pub(crate) key: Option<String>,
+    checks: Checks,
     _returns: PhantomData<fn() -> R>,
 }
 
 named!([R] EffectCall<R>);
+only_in_workflows!([R: Recordable] EffectCall<R>);
+
+impl<R> EffectCall<R> {
+    /// The arguments, if each will be the same on every replay. Runs code of the user's types.
+    pub(super) fn lasting_args(self) -> Result<(Args, u128), ValueError> {
+        lasting(&self.args, &self.checks).and(self.args)
+    }
+}
+
+/// How each argument of a call is checked, and its name.
+type Checks = Vec<(Check, &'static str)>;
+
+/// Whether each argument will be the same on every replay.
+fn lasting(args: &Result<(Args, u128), ValueError>, checks: &Checks) -> Result<(), ValueError> {
+    let Ok((args, _)) = args else { return Ok(()) };
+    checks.iter().try_for_each(|(check, name)| check(args, name))
+}
 
 impl<R> std::fmt::Debug for EffectCall<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,17 +59,22 @@ pub struct WorkflowCall<R> {
     pub(crate) meta: &'static WorkflowMeta,
     pub(crate) name: Name,
     pub(crate) args: Result<(Args, u128), ValueError>,
-    checks: Vec<(Check, &'static str)>,
+    checks: Checks,
     _returns: PhantomData<fn() -> R>,
 }
 
 named!([R] WorkflowCall<R>);
+only_in_workflows!([R: Recordable] WorkflowCall<R>);
 
 impl<R> WorkflowCall<R> {
     /// Whether each argument will be the same on every replay.
     pub(crate) fn check(&self) -> Result<(), ValueError> {
-        let Ok((args, _)) = &self.args else { return Ok(()) };
-        self.checks.iter().try_for_each(|(check, name)| check(args, name))
+        lasting(&self.args, &self.checks)
+    }
+
+    /// The arguments, if each will be the same on every replay. Runs code of the user's types.
+    pub(super) fn lasting_args(self) -> Result<(Args, u128), ValueError> {
+        self.check().and(self.args)
     }
 }
 
@@ -68,15 +90,18 @@ pub struct EffectArgs {
     meta: &'static EffectMeta,
     args: ArgsWriter,
     key: Option<String>,
+    checks: Checks,
 }
 
 impl EffectArgs {
     pub fn new(meta: &'static EffectMeta) -> EffectArgs {
-        EffectArgs { meta, args: ArgsWriter::new(meta.params.len()), key: None }
+        let params = meta.params.len();
+        EffectArgs { meta, args: ArgsWriter::new(params), key: None, checks: Vec::with_capacity(params) }
     }
 
     pub fn arg<T: ?Sized, O>(mut self, param: &Param<T, O>, value: &T) -> EffectArgs {
         (param.write)(&mut self.args, param.name, value);
+        self.checks.push((param.check, param.name));
         self
     }
 
@@ -110,6 +135,7 @@ impl EffectArgs {
             name: self.meta.name.into(),
             args: self.args.finish(),
             key: self.key,
+            checks: self.checks,
             _returns: PhantomData,
         }
     }
@@ -128,7 +154,7 @@ impl<T: KeyPart + ?Sized> Display for Shown<'_, T> {
 pub struct WorkflowArgs {
     meta: &'static WorkflowMeta,
     args: ArgsWriter,
-    checks: Vec<(Check, &'static str)>,
+    checks: Checks,
 }
 
 impl WorkflowArgs {
@@ -155,58 +181,61 @@ impl<R: Recordable> Step for EffectCall<R> {
     type Future = EffectFuture<R>;
 
     fn into_future(self, site: &'static Site) -> EffectFuture<R> {
-        EffectFuture { state: EffectState::New(self), site }
+        let ask = AskEffect { name: self.name, meta: self.meta, args: self.args, key: self.key };
+        EffectFuture { wait: Wait::New(ask), site, _returns: PhantomData }
     }
 }
 
 /// An effect that is awaited.
 #[doc(hidden)]
 pub struct EffectFuture<R> {
-    state: EffectState<R>,
+    wait: Wait<AskEffect>,
     site: &'static Site,
+    _returns: PhantomData<fn() -> R>,
 }
-
-enum EffectState<R> {
-    New(EffectCall<R>),
-    Asked(StepNo),
-    Over,
-}
-
-impl<R> Unpin for EffectFuture<R> {}
 
 impl<R: Recordable> Future for EffectFuture<R> {
     type Output = R;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<R> {
         let this = &mut *self;
-        let step = match std::mem::replace(&mut this.state, EffectState::Over) {
-            EffectState::New(call) => {
-                let ask = AskEffect { name: call.name, meta: call.meta, args: call.args, key: call.key };
-                let step = with(|core| core.ask_effect(ask, this.site));
-                this.state = EffectState::Asked(step);
-                return Poll::Pending;
-            }
-            EffectState::Asked(step) => step,
-            EffectState::Over => return Poll::Pending,
-        };
-        let Some((delivered, meta)) = with(|core| core.take(step)) else {
-            this.state = EffectState::Asked(step);
-            return Poll::Pending;
-        };
-        // User code decodes, so nothing may be borrowed meanwhile.
-        match received(delivered, meta) {
-            Ok(value) => Poll::Ready(value),
-            Err(problem) => {
-                let step = meta.map_or_else(String::new, |m| m.name.to_owned());
-                let site = Some(this.site);
-                with(|core| {
-                    core.halt(match problem {
-                        Problem::Undecodable(error) => Stop::Undecodable { step, site, error },
-                        Problem::Fault(fault) => Stop::Fault { step, site, fault },
-                    });
-                });
-                Poll::Pending
-            }
+        let Some((delivered, meta)) = poll_effect(&mut this.wait, this.site) else { return Poll::Pending };
+        let name = || meta.map_or_else(String::new, |meta| meta.name.to_owned());
+        match received(delivered, meta.map(|meta| meta.returns), name, this.site) {
+            Some(value) => Poll::Ready(value),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Not generic: compiled once.
+fn poll_effect(wait: &mut Wait<AskEffect>, site: &'static Site) -> Option<(Delivered, Option<&'static EffectMeta>)> {
+    wait.poll(|core, ask| core.ask_effect(ask, site))
+}
+
+/// The value of an effect or a child run. What does not decode, and a fault that the error type does not take, stop the
+/// run, and the step is never ready. Decoding is user code, so nothing may be borrowed meanwhile.
+pub(super) fn received<R: Recordable>(
+    delivered: Delivered,
+    returns: Option<fn() -> Returns>,
+    step: impl FnOnce() -> String,
+    site: &'static Site,
+) -> Option<R> {
+    let value = match recorded(delivered, returns) {
+        Ok(value) => value.decode(),
+        Err(Problem::Undecodable(error)) => Err(error),
+        Err(Problem::Fault(fault)) => {
+            let stop = Stop::Fault { step: step(), site: Some(site), fault };
+            with(|core| core.halt(stop));
+            return None;
+        }
+    };
+    match value {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let stop = Stop::Undecodable { step: step(), site: Some(site), error };
+            with(|core| core.halt(stop));
+            None
         }
     }
 }
@@ -216,24 +245,15 @@ enum Problem {
     Fault(Fault),
 }
 
-fn received<R: Recordable>(delivered: Delivered, meta: Option<&'static EffectMeta>) -> Result<R, Problem> {
-    let value = match (delivered, meta) {
-        (Delivered::Value(bytes), _) => Value::from_bytes(bytes),
-        (Delivered::Fault(fault), Some(meta)) => match (meta.returns)().fault {
-            Some(encode) => encode(fault).map_err(Problem::Undecodable)?,
-            None => return Err(Problem::Fault(fault)),
+/// What was recorded of a step; a fault as the error that the step's type makes of it.
+fn recorded(delivered: Delivered, returns: Option<fn() -> Returns>) -> Result<Value, Problem> {
+    match delivered {
+        Delivered::Value(bytes) => Ok(Value::from_bytes(bytes)),
+        Delivered::Fault(fault) => match returns.and_then(|returns| returns().fault) {
+            Some(encode) => encode(fault).map_err(Problem::Undecodable),
+            None => Err(Problem::Fault(fault)),
         },
-        (Delivered::Fault(fault), None) => return Err(Problem::Fault(fault)),
-        (Delivered::Fired, _) => unreachable!("a timer's completion is for a timer: the fold refuses another"),
-    };
-    value.decode().map_err(Problem::Undecodable)
-}
-
-impl<R> Drop for EffectFuture<R> {
-    fn drop(&mut self) {
-        if let EffectState::Asked(step) = self.state {
-            close(step);
-        }
+        _ => unreachable!("a wait's completion is for a wait: the fold refuses another"),
     }
 }
 

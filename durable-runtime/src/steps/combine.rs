@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Name, Step, named, poll_in,
+    Name, Step, named, only_in_workflows, poll_in,
     sealed::Sealed,
     timer::{Sleep, sleep},
 };
@@ -339,6 +339,7 @@ pub struct Join<S> {
 }
 
 named!([S] Join<S>);
+only_in_workflows!([S: Together] Join<S>);
 
 /// Awaits several steps together and gives all their outputs, in order.
 ///
@@ -380,6 +381,7 @@ pub struct TryJoin<S> {
 }
 
 named!([S] TryJoin<S>);
+only_in_workflows!([S: TryTogether] TryJoin<S>);
 
 /// Awaits several steps together; the first `Err` ends it and closes the others.
 pub fn try_join<S: TryTogether>(steps: S) -> TryJoin<S> {
@@ -420,6 +422,7 @@ pub struct Race<S> {
 }
 
 named!([S] Race<S>);
+only_in_workflows!([S: Racing] Race<S>);
 
 /// Awaits the first of several steps and closes the others. A race without steps is never over.
 pub fn race<S: Racing>(steps: S) -> Race<S> {
@@ -454,6 +457,7 @@ pub struct JoinAll<S> {
 }
 
 named!([S] JoinAll<S>);
+only_in_workflows!([S: Step] JoinAll<S>);
 
 /// Awaits all steps of an iterator together and gives their outputs, in the iterator's order.
 ///
@@ -533,6 +537,8 @@ impl<S> TryJoinAll<S> {
     }
 }
 
+only_in_workflows!([S: Step] TryJoinAll<S>);
+
 impl<S> Sealed for TryJoinAll<S> {}
 
 impl<T: Send, E: Send, S: Step<Output = Result<T, E>>> Step for TryJoinAll<S> {
@@ -565,6 +571,7 @@ pub struct Timeout<S> {
 }
 
 named!([S] Timeout<S>);
+only_in_workflows!([S: Step] Timeout<S>);
 
 /// Awaits a step for at most `limit`, whatever attempts it takes; [`Elapsed`] closes the step. (One attempt of an effect is limited by
 /// the option `timeout` of its attribute.)

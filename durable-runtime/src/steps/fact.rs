@@ -8,7 +8,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Step, sealed::Sealed};
+use super::{Step, only_in_workflows, sealed::Sealed};
 use crate::{clock::system_time, contract::Site, core::with};
 
 /// A step that is ready in the poll that asks for it, because its answer follows from the log.
@@ -110,6 +110,8 @@ impl Random for [u8; 16] {
     }
 }
 
+only_in_workflows!([T] Fact<T>);
+
 impl<T> Sealed for Fact<T> {}
 
 impl<T> Step for Fact<T> {
@@ -134,11 +136,13 @@ impl<T> Future for FactFuture<T> {
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
         let site = self.site;
-        Poll::Ready(with(|core| match &self.ask {
-            Ask::Now(give) => give(system_time(core.now)),
-            Ask::Bits(name, give) => give(core.bits(name)),
-            Ask::Version(name, version, give) => give(core.version(name, *version, site)),
-        }))
+        let known = with(|core| match &self.ask {
+            Ask::Now(give) => Some(give(system_time(core.now))),
+            Ask::Bits(name, give) => Some(give(core.bits(name))),
+            Ask::Version(name, version, give) => core.version(name, *version, site).map(give),
+        });
+        // A version that is not known yet would be a command, and where the run is being cancelled there is none any more.
+        known.map_or(Poll::Pending, Poll::Ready)
     }
 }
 

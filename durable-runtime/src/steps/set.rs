@@ -9,7 +9,7 @@ use std::{
 use super::{
     Name, Step,
     combine::{Group, Kid},
-    named,
+    named, only_in_workflows,
     sealed::Sealed,
 };
 use crate::contract::Site;
@@ -98,6 +98,8 @@ impl<S: Step> Set<S> {
 #[must_use = "steps do nothing until a workflow awaits them"]
 #[derive(Debug)]
 pub struct Next<'a, S: Step>(&'a mut Set<S>);
+
+only_in_workflows!(['a, S: Step] Next<'a, S>);
 
 impl<S: Step> Sealed for Next<'_, S> {}
 

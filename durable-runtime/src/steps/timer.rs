@@ -7,13 +7,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Name, Step, named, sealed::Sealed};
-use crate::{
-    clock::millis,
-    contract::Site,
-    core::{Until, close, with},
-    id::StepNo,
-};
+use super::{Name, Step, Wait, named, only_in_workflows, sealed::Sealed};
+use crate::{clock::millis, contract::Site, core::Until};
 
 /// A sleep of a run; see [`sleep`] and [`sleep_until`].
 #[must_use = "a sleep does nothing until a workflow awaits it"]
@@ -24,6 +19,7 @@ pub struct Sleep {
 }
 
 named!([] Sleep);
+only_in_workflows!([] Sleep);
 
 /// Sleeps for `duration`, also over restarts of the process.
 ///
@@ -47,50 +43,25 @@ impl Step for Sleep {
     type Future = SleepFuture;
 
     fn into_future(self, site: &'static Site) -> SleepFuture {
-        SleepFuture { state: SleepState::New(self), site }
+        SleepFuture { wait: Wait::New(self), site }
     }
 }
 
 /// A sleep that is awaited.
 #[doc(hidden)]
 pub struct SleepFuture {
-    state: SleepState,
+    wait: Wait<Sleep>,
     site: &'static Site,
-}
-
-enum SleepState {
-    New(Sleep),
-    Asked(StepNo),
-    Over,
 }
 
 impl Future for SleepFuture {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        match &mut this.state {
-            SleepState::New(sleep) => {
-                let (name, until, site) = (std::mem::take(&mut sleep.name), sleep.until, this.site);
-                this.state = SleepState::Asked(with(|core| core.ask_timer(name, until, site)));
-                Poll::Pending
-            }
-            SleepState::Asked(step) => match with(|core| core.take(*step)) {
-                Some(_) => {
-                    this.state = SleepState::Over;
-                    Poll::Ready(())
-                }
-                None => Poll::Pending,
-            },
-            SleepState::Over => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for SleepFuture {
-    fn drop(&mut self) {
-        if let SleepState::Asked(step) = self.state {
-            close(step);
+        let site = self.site;
+        match self.wait.poll(|core, sleep| core.ask_timer(sleep.name, sleep.until, site)) {
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
         }
     }
 }

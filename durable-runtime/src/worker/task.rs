@@ -7,16 +7,16 @@ use std::{
 };
 
 use tokio::{
-    sync::{oneshot, watch},
+    sync::{OwnedSemaphorePermit, oneshot, watch},
     task::AbortHandle,
 };
 use tracing::Instrument;
 
-use super::{BodyInfo, Code, Input, Phase, RunCell, Shared, key_prefix, lock};
+use super::{BodyInfo, Input, Phase, RunCell, STORE_AGAIN, Shared, key_prefix, lock};
 use crate::{
     bodies::Left,
     clock::{Millis, pass},
-    contract::{ReconcileEnd, WhenInDoubt},
+    contract::{ReconcileEnd, WhenInDoubt, find_effect, settle_ms_of},
     core::Stop,
     drive::{Life, Opened, Output, Setting, Slots},
     effect::{BodyEnd, CatchPanic, Invocation, Start, panic_text},
@@ -26,7 +26,7 @@ use crate::{
     log::{Lost, read_frames},
     mailbox::Message,
     park::DEATHS_MAX,
-    store::{Row, Store, StoreError, Write, Written},
+    store::{Addressee, Row, Store, StoreError, Wait, Write, Written},
     value::ValueError,
     view::Look,
 };
@@ -35,8 +35,6 @@ use crate::{
 const TURNS_AT_ONCE: usize = 64;
 /// Bytes of a log that are read at a time on replay.
 const READ_BYTES: usize = 256 * 1024;
-/// Wait before what the store refused is tried again.
-const STORE_AGAIN: Duration = Duration::from_secs(1);
 /// Longest time of a reconcile function whose effect has no timeout.
 const RECONCILE_TIME: Duration = Duration::from_secs(5 * 60);
 
@@ -51,24 +49,66 @@ struct BodyTask {
     outward: bool,
 }
 
+/// A body: of which log, since a fresh one numbers its steps anew.
+type BodyKey = (Generation, StepNo, Attempt);
+
 /// What became of one life.
 enum Fate {
     Ended(End<'static>),
     Parked(ParkedInfo),
-    NoCode { workflow: String, module: String },
+    NoCode {
+        workflow: String,
+        module: String,
+    },
+    /// It goes on in a fresh log.
+    Restarted,
+    /// It was to be cancelled by somebody who may not.
+    NotCancelled,
+    /// It waits, and has left memory.
+    Asleep,
     Gone,
     Closing,
+}
+
+/// What a parked run goes on for.
+enum Again {
+    /// A person said so, or its code is there now.
+    Retry,
+    /// It is to be cancelled, which needs no code.
+    Cancel,
+    /// The runtime closes.
+    Close,
+}
+
+/// How a life begins.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Beginning {
+    /// The log was made a moment ago.
+    Fresh,
+    /// The life before it has let go of the run.
+    Released,
+    /// The life before it ended without a word.
+    AfterCrash,
+    /// Without the code, to be cancelled.
+    WithoutCode,
 }
 
 pub(super) struct RunTask {
     shared: Arc<Shared>,
     cell: Arc<RunCell>,
-    code: Code,
     aside: Aside,
+    /// What an earlier life in this process knew of the monotonic clock.
+    elapsing: Box<[(StepNo, Millis)]>,
+    /// Its turn to begin, until it has.
+    turn: Option<OwnedSemaphorePermit>,
+    /// Rows are being read, and whether to read once more after that.
+    reading: Option<bool>,
     generation: Generation,
     /// Bodies under way, of this life or an earlier one of this process.
-    bodies: HashMap<(StepNo, Attempt), BodyTask>,
+    bodies: HashMap<BodyKey, BodyTask>,
     life_no: u64,
+    /// The number of the last request to cancel that was tried while the run was parked, and did not end it.
+    cancel_tried: u64,
     /// Whoever looks is answered when what the answer says, up to that entry, is durable.
     looks: Vec<(Seq, Look, oneshot::Sender<Look>)>,
 }
@@ -77,22 +117,52 @@ impl RunTask {
     pub(super) fn new(
         shared: Arc<Shared>,
         cell: Arc<RunCell>,
-        code: Code,
         aside: Aside,
         generation: Generation,
+        elapsing: Box<[(StepNo, Millis)]>,
+        turn: Option<OwnedSemaphorePermit>,
     ) -> RunTask {
-        RunTask { shared, cell, code, aside, generation, bodies: HashMap::new(), life_no: 0, looks: Vec::new() }
+        RunTask {
+            shared,
+            cell,
+            aside,
+            elapsing,
+            turn,
+            reading: None,
+            generation,
+            bodies: HashMap::new(),
+            life_no: 0,
+            cancel_tried: 0,
+            looks: Vec::new(),
+        }
     }
 
-    pub(super) async fn run(mut self, mut fresh: bool) {
+    pub(super) async fn run(mut self, mut beginning: Beginning) {
         loop {
             self.life_no += 1;
-            let fate = self.live(fresh).await;
-            fresh = false;
+            self.reading = None;
+            let fate = self.live(beginning).await;
+            // Said before the phase is: whoever waits for the end of a cancelled run looks at it then.
+            self.cell.not_cancelled.store(beginning == Beginning::WithoutCode, Ordering::Relaxed);
+            beginning = Beginning::AfterCrash;
             let since = self.shared.clock.wall();
             let before = self.aside.parked.take();
             let (phase, over) = match fate {
                 Fate::Ended(end) => (Phase::Ended(Arc::new(end)), true),
+                Fate::Restarted => {
+                    self.generation.0 = self.generation.0.saturating_add(1);
+                    self.cell.durable.send_replace((self.generation, Seq(1)));
+                    self.cell.phase.send_replace(Phase::Opening);
+                    beginning = Beginning::Fresh;
+                    continue;
+                }
+                // It stands where it stood.
+                Fate::NotCancelled => {
+                    self.aside.parked = before;
+                    continue;
+                }
+                // What is said of it was said when it fell asleep.
+                Fate::Asleep => return,
                 Fate::Gone => (Phase::Gone, true),
                 Fate::Closing => (Phase::Gone, true),
                 Fate::Parked(mut parked) => {
@@ -121,13 +191,19 @@ impl RunTask {
                 self.outlive().await;
                 return;
             }
-            if !self.stand_by().await {
-                self.shared.runs().remove(&self.cell.id);
-                self.cell.phase.send_replace(Phase::Gone);
-                self.outlive().await;
-                return;
+            match self.stand_by().await {
+                Again::Retry => {
+                    self.aside = Aside::default();
+                    self.cancel_tried = 0;
+                }
+                Again::Cancel => beginning = Beginning::WithoutCode,
+                Again::Close => {
+                    self.shared.runs().remove(&self.cell.id);
+                    self.cell.phase.send_replace(Phase::Gone);
+                    self.outlive().await;
+                    return;
+                }
             }
-            self.aside = Aside::default();
             self.cell.phase.send_replace(Phase::Opening);
         }
     }
@@ -140,28 +216,36 @@ impl RunTask {
     }
 
     /// Claims, replays and goes on.
-    async fn live(&mut self, fresh: bool) -> Fate {
+    async fn live(&mut self, beginning: Beginning) -> Fate {
         let mut closing = self.shared.closing.subscribe();
         if *closing.borrow_and_update() {
             return Fate::Closing;
         }
-        let mut life = match self.open(fresh).await {
+        let turn = self.turn.take();
+        let opened = self.open(beginning, turn.is_some()).await;
+        drop(turn);
+        let mut life = match opened {
             Ok(life) => life,
             Err(fate) => return fate,
         };
-        self.cell.durable.store(life.log.durable().0, Ordering::Release);
+        self.cell.durable.send_replace((self.generation, life.log.durable()));
         self.cell.phase.send_replace(Phase::Live);
-        let fate = self.go_on(&mut life, &mut closing).await;
+        let fate = self.go_on(&mut life, &mut closing, beginning == Beginning::Fresh).await;
         self.shared.slots.leave(&self.cell);
-        self.close(&mut life).await;
+        if !matches!(fate, Fate::Asleep) {
+            self.close(&mut life).await;
+        }
         fate
     }
 
-    async fn open(&mut self, fresh: bool) -> Result<Life, Fate> {
-        if !fresh && self.aside.replaying && self.aside.deaths >= DEATHS_MAX {
+    /// `has_turn`: it need not wait for one.
+    async fn open(&mut self, beginning: Beginning, has_turn: bool) -> Result<Life, Fate> {
+        let fresh = beginning == Beginning::Fresh;
+        let stored = matches!(beginning, Beginning::Released | Beginning::AfterCrash);
+        if stored && self.aside.replaying && self.aside.deaths >= DEATHS_MAX {
             return Err(Fate::Parked(ParkedInfo::died(self.aside.deaths, self.shared.clock.wall())));
         }
-        if let (false, Some(parked)) = (fresh, &self.aside.parked)
+        if let (true, Some(parked)) = (stored, &self.aside.parked)
             && parked.is_for_a_person()
         {
             // Going on would tell the code that its step failed; that is for a person to say.
@@ -173,7 +257,7 @@ impl RunTask {
             true => shared.suspects.acquire().await.ok(),
             false => None,
         };
-        let marked = match fresh {
+        let marked = match fresh || has_turn {
             true => None,
             false => shared.marked.acquire().await.ok(),
         };
@@ -181,29 +265,37 @@ impl RunTask {
             return Err(Fate::Closing);
         }
         if !fresh {
+            // Durable with the claim, before the replay begins: whoever kills the process in it is found out.
             self.aside.deaths += 1;
             self.aside.replaying = true;
-            // Durable before the replay begins: whoever kills the process in it is found out.
-            self.set_aside().await;
         }
         let run = self.cell.id.clone();
         let epoch = self.claim().await?;
+        let limits = shared.limits;
         let setting = Setting {
             run,
             generation: self.generation,
             epoch,
             key_prefix: key_prefix(&self.shared, &self.cell.id, self.generation).into(),
             slots: self.shared.slots.clone(),
-            value_bytes_max: self.shared.value_bytes_max,
-            unwanted_grace_ms: self.shared.unwanted_grace.as_millis() as Millis,
-            after_crash: !fresh,
+            value_bytes_max: limits.value_bytes_max,
+            cancel_grace_ms: limits.cancel_grace.as_millis() as Millis,
+            settle_ms: limits.settle.as_millis() as Millis,
+            effects: find_effect,
+            settles: settle_ms_of,
+            code: self.shared.code_digest,
+            after_crash: beginning == Beginning::AfterCrash,
+            again: !fresh,
         };
+        let elapsing = std::mem::take(&mut self.elapsing);
+        let with_code = beginning != Beginning::WithoutCode;
         let replay = self.shared.replays.acquire().await.ok();
-        let (code, shared) = (self.code.clone(), self.shared.clone());
-        let inherited = self.bodies.iter().map(|(key, body)| (*key, body.slot)).collect();
+        let shared = self.shared.clone();
+        let inherited = self.bodies.iter().filter(|((generation, ..), _)| *generation == self.generation);
+        let inherited = inherited.map(|((_, step, attempt), body)| ((*step, *attempt), body.slot)).collect();
         // A new run's first poll is in there as well, and what it logs belongs to the run.
         let span = tracing::Span::current();
-        let replay_it = move || span.in_scope(|| replay_blocking(&shared, setting, &code, inherited));
+        let replay_it = move || span.in_scope(|| replay_blocking(&shared, setting, with_code, inherited, &elapsing));
         let replayed = self.shared.tokio.spawn_blocking(replay_it).await;
         drop((replay, marked, alone));
         let (opened, mut life) = match replayed {
@@ -224,7 +316,7 @@ impl RunTask {
             }
         };
         for key in &life.adopted {
-            if let Some(body) = self.bodies.get_mut(key) {
+            if let Some(body) = self.bodies.get_mut(&(self.generation, key.0, key.1)) {
                 body.slot &= !life.bodies.contains_key(key);
             }
         }
@@ -238,10 +330,7 @@ impl RunTask {
         }
         match opened {
             Opened::Live => Ok(life),
-            Opened::Ended => match life.state().ending.clone() {
-                Some(end) => Err(Fate::Ended(end)),
-                None => Err(Fate::Gone),
-            },
+            Opened::Ended => Err(Fate::of_end(life.state().ending.clone())),
             Opened::Stopped(stop) => Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))),
             Opened::NoCode { workflow, module } => Err(Fate::NoCode { workflow, module }),
         }
@@ -251,7 +340,8 @@ impl RunTask {
     async fn claim(&self) -> Result<Epoch, Fate> {
         let mut closing = self.shared.closing.subscribe();
         loop {
-            match self.shared.write(Write::Claim { run: self.cell.id.clone() }).await {
+            let (run, aside) = (self.cell.id.clone(), self.aside.bytes());
+            match self.shared.write(Write::Claim { run, aside }).await {
                 Ok(Written::Claimed(epoch)) => return Ok(epoch),
                 Err(e @ (StoreError::Refused { .. } | StoreError::Unknown { .. } | StoreError::Io { .. })) => {
                     tracing::warn!("cannot claim the run, and tries again: {e}");
@@ -266,9 +356,12 @@ impl RunTask {
     }
 
     /// Tells the life what happened and does what it wants, until it is over.
-    async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>) -> Fate {
+    async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>, fresh: bool) -> Fate {
         let mut armed: (Option<Millis>, Option<Millis>) = (None, None);
         let mut warned = false;
+        // Since when nothing has happened; a run that was replayed and has nothing to do need not linger.
+        let mut quiet_since = fresh.then_some(life.now.monotonic);
+        let mut lingers = None;
         // Looked at first: whoever shuts down gives slots back, and nobody may take them.
         while !*closing.borrow() {
             self.take_inputs(life);
@@ -278,7 +371,7 @@ impl RunTask {
             }
             self.perform(life);
             // First said, then shown: whoever has seen a state finds its entries in the log.
-            self.cell.durable.store(life.log.durable().0, Ordering::Release);
+            self.cell.durable.send_replace((self.generation, life.log.durable()));
             self.answer_looks(life);
             if self.cell.offered.swap(false, Ordering::Relaxed) {
                 self.shared.slots.pass_on();
@@ -286,24 +379,43 @@ impl RunTask {
             if life.lost.is_some() || life.stop.is_some() {
                 break;
             }
-            if !warned && life.state().len.0 > self.shared.log_entries_warn {
+            if !warned && life.state().len.0 > self.shared.limits.log_entries_warn {
                 warned = true;
                 tracing::warn!(entries = life.state().len.0, "the log is long; every restart replays all of it");
             }
             if life.is_over() && life.log.is_settled() {
                 break;
             }
+            if life.is_without_purpose() {
+                return Fate::NotCancelled;
+            }
             if turns == TURNS_AT_ONCE {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let due = life.due();
+            let mut due = life.due();
+            if turns > 0 {
+                quiet_since = Some(life.now.monotonic);
+            }
+            if let Some(wait) = life.wait().filter(|_| self.can_leave()) {
+                let grace = self.shared.limits.evict_after.as_millis() as Millis;
+                lingers = lingers.or_else(|| self.shared.lingering.clone().try_acquire_owned().ok());
+                match quiet_since.map(|since| since.saturating_add(grace)) {
+                    Some(at) if at > life.now.monotonic && lingers.is_some() => {
+                        due.0 = Some(due.0.map_or(at, |due| due.min(at)));
+                    }
+                    _ if self.fall_asleep(life, wait, &mut armed) => return Fate::Asleep,
+                    _ => continue,
+                }
+            } else {
+                lingers = None;
+            }
             // What has fired is out of the table, also when the clock turned out not to be there yet.
             if self.cell.fired.swap(false, Ordering::Relaxed) | (due != armed) {
                 let timers = &self.shared.timers;
                 for (on_wall, before, after) in [(false, armed.0, due.0), (true, armed.1, due.1)] {
-                    before.inspect(|at| timers.unset(on_wall, *at, &self.cell));
-                    after.inspect(|at| timers.set(on_wall, *at, &self.cell));
+                    before.inspect(|at| timers.unset(on_wall, *at, &self.cell.id));
+                    after.inspect(|at| timers.set(on_wall, *at, &self.cell.id, Some(&self.cell)));
                 }
                 armed = due;
             }
@@ -317,19 +429,61 @@ impl RunTask {
             }
         }
         for (on_wall, at) in [(false, armed.0), (true, armed.1)] {
-            at.inspect(|at| self.shared.timers.unset(on_wall, *at, &self.cell));
+            at.inspect(|at| self.shared.timers.unset(on_wall, *at, &self.cell.id));
         }
         let since = self.shared.clock.wall();
         match (&life.lost, &life.stop) {
             (Some(Lost::Fenced), _) => Fate::Gone,
             (Some(Lost::Rejected { seq, reason }), _) => Fate::Parked(ParkedInfo::rejected(*seq, reason, since)),
             (None, Some(stop)) => Fate::Parked(ParkedInfo::of(stop, since)),
-            (None, None) if life.is_over() && life.log.is_settled() => match life.state().ending.clone() {
-                Some(end) => Fate::Ended(end),
-                None => Fate::Gone,
-            },
+            (None, None) if life.is_over() && life.log.is_settled() => Fate::of_end(life.state().ending.clone()),
             (None, None) => Fate::Closing,
         }
+    }
+
+    /// Whether nothing but the life itself keeps the run in memory.
+    fn can_leave(&self) -> bool {
+        self.bodies.is_empty() && self.looks.is_empty() && self.reading.is_none()
+    }
+
+    /// Leaves memory; false if something has come meanwhile.
+    fn fall_asleep(&self, life: &Life, wait: Wait, armed: &mut (Option<Millis>, Option<Millis>)) -> bool {
+        let mut runs = self.shared.runs();
+        if !lock(&self.cell.inbox).is_empty() {
+            return false;
+        }
+        for (on_wall, at) in [(false, armed.0), (true, armed.1)] {
+            at.inspect(|at| self.shared.timers.unset(on_wall, *at, &self.cell.id));
+        }
+        // Before anybody can claim it again: the table of runs is locked until then.
+        let (run, epoch) = (self.cell.id.clone(), life.setting.epoch);
+        self.shared.store.submit(Write::Release { run, epoch, wait: Some(wait) }, Box::new(|_| {}));
+        self.shared.fall_asleep(&self.cell.id, life.due(), life.elapsing());
+        self.cell.asleep.store(true, Ordering::Relaxed);
+        if self.cell.phase.receiver_count() == 0 {
+            runs.remove(&self.cell.id);
+        }
+        self.cell.phase.send_replace(Phase::Asleep);
+        true
+    }
+
+    /// Has the rows read that the life does not know.
+    fn read_mail(&mut self, seen: u64) {
+        if let Some(again) = &mut self.reading {
+            *again = true;
+            return;
+        }
+        self.reading = Some(false);
+        let (cell, store, life_no) = (self.cell.clone(), self.shared.store.clone(), self.life_no);
+        self.shared.tokio.spawn_blocking(move || {
+            let rows = store.rows(&cell.id, seen, usize::MAX);
+            cell.tell(Input::Rows(life_no, rows));
+        });
+    }
+
+    /// Rows were read; true if there may be more.
+    fn mail_is_read(&mut self) -> bool {
+        self.reading.take().unwrap_or(false)
     }
 
     fn take_inputs(&mut self, life: &mut Life) {
@@ -340,13 +494,27 @@ impl RunTask {
             match input {
                 Input::Written(life_no, no, result) if life_no == self.life_no => life.written(no, result, now),
                 Input::ReadBack(life_no, stored) if life_no == self.life_no => life.read_back(stored, now),
+                Input::Mail => self.read_mail(life.mailbox.seen()),
+                Input::Rows(life_no, rows) if life_no == self.life_no => {
+                    let more = self.mail_is_read();
+                    match rows {
+                        Ok(rows) => life.mail(rows),
+                        Err(e) => self.read_later(&e),
+                    }
+                    if more {
+                        self.read_mail(life.mailbox.seen());
+                    }
+                }
                 // Of an earlier life, whose batches had other numbers.
-                Input::Written(..) | Input::ReadBack(..) => {}
+                Input::Written(..) | Input::ReadBack(..) | Input::Rows(..) => {}
                 Input::Ended(life_no, step, attempt, end) => match self.forget(life_no, step, attempt) {
-                    Some(_) if life_no == self.life_no || life.adopted.contains(&(step, attempt)) => {
+                    Some((generation, _))
+                        if generation == self.generation
+                            && (life_no == self.life_no || life.adopted.contains(&(step, attempt))) =>
+                    {
                         life.ended(step, attempt, end);
                     }
-                    Some(body) => self.ended_late(step, attempt, end, body.slot),
+                    Some((generation, body)) => self.ended_late((generation, step, attempt), end, body.slot),
                     None => {}
                 },
                 Input::Dropped(life_no, step, attempt) => self.dropped(life_no, step, attempt),
@@ -355,11 +523,20 @@ impl RunTask {
                         life.reconciled(step, attempt, end, now);
                     }
                 }
-                Input::Row(row) => life.rows.push_back(row),
                 Input::Retry => {}
                 Input::Look(answer) => self.looks.push((life.state().len, Look::at(life), answer)),
             }
         }
+    }
+
+    /// The mailbox could not be read: later.
+    fn read_later(&self, error: &StoreError) {
+        tracing::warn!("cannot read the run's mailbox, and tries again: {error}");
+        let (shared, cell) = (self.shared.clone(), self.cell.clone());
+        self.shared.tokio.spawn(async move {
+            shared.clock.sleep(STORE_AGAIN).await;
+            cell.tell(Input::Mail);
+        });
     }
 
     fn answer_looks(&mut self, life: &Life) {
@@ -377,28 +554,31 @@ impl RunTask {
     }
 
     /// An outcome that came after its life: a fact for the next one, which takes it before it calls the step in doubt.
-    fn put_outcome(&self, step: StepNo, attempt: Attempt, end: BodyEnd, slot: bool) {
-        let row = Message::Outcome { generation: self.generation, step, attempt, end }.row();
+    fn put_outcome(&self, (generation, step, attempt): BodyKey, end: BodyEnd, slot: bool) {
+        let row = Message::Outcome { generation, step, attempt, end }.row();
         put_row(self.shared.clone(), self.cell.clone(), row, slot);
     }
 
     /// A body is gone; `None` if it was nobody's any more.
-    fn forget(&mut self, life_no: u64, step: StepNo, attempt: Attempt) -> Option<BodyTask> {
-        let known = self.bodies.get(&(step, attempt)).is_some_and(|body| body.life_no == life_no);
-        if known { self.bodies.remove(&(step, attempt)) } else { None }
+    fn forget(&mut self, life_no: u64, step: StepNo, attempt: Attempt) -> Option<(Generation, BodyTask)> {
+        let is = |(key, body): (&BodyKey, &BodyTask)| {
+            ((key.1, key.2) == (step, attempt) && body.life_no == life_no).then_some(*key)
+        };
+        let key = self.bodies.iter().find_map(is)?;
+        Some((key.0, self.bodies.remove(&key)?))
     }
 
     /// A body has ended after its life.
-    fn ended_late(&self, step: StepNo, attempt: Attempt, end: Result<BodyEnd, ValueError>, slot: bool) {
+    fn ended_late(&self, body: BodyKey, end: Result<BodyEnd, ValueError>, slot: bool) {
         match end {
-            Ok(end) => self.put_outcome(step, attempt, end, slot),
+            Ok(end) => self.put_outcome(body, end, slot),
             Err(_) if slot => self.shared.slots.give(),
             Err(_) => {}
         }
     }
 
     fn dropped(&mut self, life_no: u64, step: StepNo, attempt: Attempt) {
-        if self.forget(life_no, step, attempt).is_some_and(|body| body.slot) {
+        if self.forget(life_no, step, attempt).is_some_and(|(_, body)| body.slot) {
             self.shared.slots.give();
         }
     }
@@ -406,16 +586,16 @@ impl RunTask {
     /// Keeps what a life has left behind.
     fn take_left(&mut self, left: Left) {
         for (step, attempt, end, slot) in left.ends {
-            self.put_outcome(step, attempt, end, slot);
+            self.put_outcome((self.generation, step, attempt), end, slot);
         }
-        for key in left.running {
-            match self.bodies.get_mut(&key) {
+        for (step, attempt) in left.running {
+            match self.bodies.get_mut(&(self.generation, step, attempt)) {
                 Some(body) => body.slot = true,
                 None => self.shared.slots.give(),
             }
         }
-        for key in left.nowhere {
-            if let Some(body) = self.bodies.remove(&key) {
+        for (step, attempt) in left.nowhere {
+            if let Some(body) = self.bodies.remove(&(self.generation, step, attempt)) {
                 body.abort.abort();
             }
         }
@@ -432,18 +612,19 @@ impl RunTask {
                 Output::ReadBack(from) => self.read_back(from),
                 Output::Start(step, start) => self.start(step, start),
                 Output::Abort(step, attempt) => {
-                    if let Some(body) = self.bodies.get(&(step, attempt)) {
+                    if let Some(body) = self.bodies.get(&(self.generation, step, attempt)) {
                         body.unwanted.send_replace(true);
                         body.abort.abort();
                     }
                 }
                 Output::Unwanted(step, attempt) => {
-                    if let Some(body) = self.bodies.get(&(step, attempt)) {
+                    if let Some(body) = self.bodies.get(&(self.generation, step, attempt)) {
                         body.unwanted.send_replace(true);
                     }
                 }
                 Output::Reconcile(step, start) => self.reconcile(step, start),
                 Output::WantSlot => self.shared.slots.wait(&self.cell),
+                Output::Nudge(run) => self.shared.nudge(&run),
             }
         }
     }
@@ -479,7 +660,8 @@ impl RunTask {
         };
         let abort = self.shared.tokio.spawn(body.instrument(span)).abort_handle();
         let outward = meta.contract.is_outward();
-        self.bodies.insert((step, attempt), BodyTask { life_no, abort, unwanted, slot: false, outward });
+        self.bodies
+            .insert((self.generation, step, attempt), BodyTask { life_no, abort, unwanted, slot: false, outward });
     }
 
     fn reconcile(&self, step: StepNo, start: Start) {
@@ -528,7 +710,8 @@ impl RunTask {
         self.take_left(life.leave());
         if let Some(Lost::Rejected { reason, .. }) = &life.lost {
             for (step, attempt) in life.log.unwritten_outcomes(life.state().next_step) {
-                self.put_outcome(step, attempt, BodyEnd::NotRecordable { reason: reason.to_string() }, false);
+                let body = (self.generation, step, attempt);
+                self.put_outcome(body, BodyEnd::NotRecordable { reason: reason.to_string() }, false);
             }
         }
         // What the life has not looked at is for the next one, which reads the mailbox.
@@ -536,16 +719,24 @@ impl RunTask {
             body.unwanted.send_replace(true);
         }
         let (run, epoch) = (self.cell.id.clone(), life.setting.epoch);
-        self.shared.store.submit(Write::Release { run, epoch }, Box::new(|_| {}));
+        // Let go of, and to go on as soon as somebody can.
+        let (seen, due) = (life.mailbox.seen(), Some(self.shared.clock.wall()));
+        let let_go = life.stop.is_none() && life.lost.is_none();
+        let wait = let_go.then_some(Wait { due, seen, code: life.setting.code });
+        self.shared.store.submit(Write::Release { run, epoch, wait }, Box::new(|_| {}));
     }
 
     /// What is still to be appended, and nothing else.
     fn perform_last(&mut self, life: &mut Life) {
         for output in life.take_outputs() {
-            if let Output::Append(no, batch) = output {
-                let (cell, life_no) = (self.cell.clone(), self.life_no);
-                let done = move |result| cell.tell(Input::Written(life_no, no, result));
-                self.shared.store.submit(Write::Append(batch), Box::new(done));
+            match output {
+                Output::Append(no, batch) => {
+                    let (cell, life_no) = (self.cell.clone(), self.life_no);
+                    let done = move |result| cell.tell(Input::Written(life_no, no, result));
+                    self.shared.store.submit(Write::Append(batch), Box::new(done));
+                }
+                Output::Nudge(run) => self.shared.nudge(&run),
+                _ => {}
             }
         }
     }
@@ -554,7 +745,7 @@ impl RunTask {
     async fn outlive(&mut self) {
         let mut abandon = self.shared.abandon.subscribe();
         while !self.bodies.is_empty() {
-            self.take_late(false);
+            let _ = self.take_late(false);
             if self.bodies.is_empty() {
                 return;
             }
@@ -568,48 +759,72 @@ impl RunTask {
     /// The grace of a shutdown is over: the bodies are dropped. One that nobody outside could tell of is no attempt for the
     /// next life; of the others it knows as much as after a crash.
     fn abandon(&mut self) {
-        for ((step, attempt), body) in std::mem::take(&mut self.bodies) {
+        for (key, body) in std::mem::take(&mut self.bodies) {
             body.abort.abort();
             if !body.outward && !self.is_ended() {
-                self.put_outcome(step, attempt, BodyEnd::ShutDown, body.slot);
+                self.put_outcome(key, BodyEnd::ShutDown, body.slot);
             }
         }
     }
 
-    /// A parked run: true when it is to be tried again, false when the runtime closes.
-    async fn stand_by(&mut self) -> bool {
+    /// A parked run waits until it is to go on.
+    async fn stand_by(&mut self) -> Again {
         let mut closing = self.shared.closing.subscribe();
+        // A cancel may have come before it was parked.
+        self.read_mail(0);
         loop {
-            if self.take_late(true) {
-                return true;
-            }
-            tokio::select! {
-                () = self.cell.wake.notified() => {}
-                _ = closing.wait_for(|closing| *closing) => return false,
+            match self.take_late(true) {
+                Some(again) => return again,
+                None => {
+                    tokio::select! {
+                        () = self.cell.wake.notified() => {}
+                        _ = closing.wait_for(|closing| *closing) => return Again::Close,
+                    }
+                }
             }
         }
     }
 
-    /// Inputs of a run without a life; true if it is to be tried again.
-    fn take_late(&mut self, parked: bool) -> bool {
+    /// Inputs of a run without a life; what it is to go on for, if for anything.
+    fn take_late(&mut self, parked: bool) -> Option<Again> {
         let inputs = std::mem::take(&mut *lock(&self.cell.inbox));
-        let mut retry = false;
+        let mut again = None;
         for input in inputs {
             match input {
                 Input::Ended(life_no, step, attempt, end) => match self.forget(life_no, step, attempt) {
-                    Some(body) if parked || !self.is_ended() => self.ended_late(step, attempt, end, body.slot),
-                    Some(body) if body.slot => self.shared.slots.give(),
+                    Some((generation, body)) if parked || !self.is_ended() => {
+                        self.ended_late((generation, step, attempt), end, body.slot);
+                    }
+                    Some((_, body)) if body.slot => self.shared.slots.give(),
                     _ => {}
                 },
                 Input::Dropped(life_no, step, attempt) => self.dropped(life_no, step, attempt),
-                Input::Retry => retry = true,
+                Input::Retry => again = Some(Again::Retry),
                 Input::Look(answer) => {
                     let _ = answer.send(Look::default());
                 }
-                Input::Written(..) | Input::ReadBack(..) | Input::Reconciled(..) | Input::Row(_) => {}
+                Input::Mail if parked => self.read_mail(0),
+                Input::Rows(_, rows) => {
+                    let more = self.mail_is_read();
+                    match rows {
+                        Ok(rows) => {
+                            // Each request is tried once: what parks the run again would do so each time.
+                            let asked = rows.iter().filter(|(_, row)| is_cancel(row)).map(|(no, _)| *no).max();
+                            if let Some(asked) = asked.filter(|asked| *asked > self.cancel_tried) {
+                                self.cancel_tried = asked;
+                                again = Some(Again::Cancel);
+                            }
+                        }
+                        Err(e) => self.read_later(&e),
+                    }
+                    if more && parked {
+                        self.read_mail(0);
+                    }
+                }
+                Input::Written(..) | Input::ReadBack(..) | Input::Reconciled(..) | Input::Mail => {}
             }
         }
-        retry
+        again
     }
 
     fn is_ended(&self) -> bool {
@@ -654,7 +869,7 @@ impl Drop for EndReport {
 fn put_row(shared: Arc<Shared>, cell: Arc<RunCell>, row: Row, slot: bool) {
     let store = shared.store.clone();
     let run = cell.id.clone();
-    let put = Write::Put { run, row: row.clone() };
+    let put = Write::Put { run, row: row.clone(), to: Addressee::Anyone };
     let done = move |result| {
         match result {
             Err(StoreError::Refused { .. } | StoreError::Unknown { .. }) if !*shared.abandon.borrow() => {
@@ -664,7 +879,7 @@ fn put_row(shared: Arc<Shared>, cell: Arc<RunCell>, row: Row, slot: bool) {
                 });
                 return;
             }
-            Ok(_) => cell.tell(Input::Row(row)),
+            Ok(_) => shared.nudge(&cell.id),
             Err(e) => tracing::error!("an outcome could not be kept, its step will be in doubt: {e}"),
         }
         if slot {
@@ -674,19 +889,39 @@ fn put_row(shared: Arc<Shared>, cell: Arc<RunCell>, row: Row, slot: bool) {
     store.submit(put, Box::new(done));
 }
 
+/// Whether a row of a mailbox asks for the run to be cancelled by somebody who may.
+fn is_cancel(row: &Row) -> bool {
+    matches!(Message::read(row), Some(Message::Cancel { .. }))
+}
+
+impl Fate {
+    fn of_end(end: Option<End<'static>>) -> Fate {
+        match end {
+            Some(End::Restarted { .. }) => Fate::Restarted,
+            Some(end) => Fate::Ended(end),
+            None => Fate::Gone,
+        }
+    }
+}
+
 /// Reads and replays a run; blocks on the store.
 fn replay_blocking(
     shared: &Arc<Shared>,
     setting: Setting,
-    code: &Code,
+    with_code: bool,
     inherited: BTreeMap<(StepNo, Attempt), bool>,
+    elapsing: &[(StepNo, Millis)],
 ) -> Result<(Opened, Life), StoreError> {
-    let rows = shared.store.rows(&setting.run)?;
+    // First the number, then the rows: of those up to it none is missing but what earlier lives have taken.
+    let version = shared.store.run(&setting.run)?.map_or(0, |record| record.version);
+    let rows = shared.store.rows(&setting.run, 0, usize::MAX)?;
     let (store, run, generation) = (shared.store.clone(), setting.run.clone(), setting.generation);
     let source = Box::new(move |from: Seq| store.read(&run, generation, from, READ_BYTES));
     let mut life = Life::new(setting, source);
-    life.rows = rows.into();
+    life.mail(rows);
+    life.mailbox.has_seen(version);
     life.inherited = inherited;
-    let opened = life.replay(shared.now(), &**code);
+    life.sleeps.known = elapsing.iter().copied().collect();
+    let opened = life.replay(shared.now(), with_code.then_some(&*shared.code));
     Ok((opened, life))
 }

@@ -1,0 +1,358 @@
+//! What goes over the socket: requests and answers, one JSON object a line.
+//!
+//! Both ends may be of different versions: an object's unknown fields are passed over, a missing one has its default. What an
+//! older one cannot leave out without a lie is a new request.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::rows::{Finding, HoldRow, QuestionRow, RunRow, Show, StatusRow};
+use crate::{
+    clock::Millis,
+    error::{Code, Error},
+    id::RunId,
+    store::StoreError,
+    view::{Status, StatusKind, StatusKindError},
+};
+
+/// The version of this protocol. The first line of a connection names it, and another one is refused.
+pub const PROTOCOL: u32 = 1;
+
+/// The first line of a connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// [`PROTOCOL`] of whoever asks.
+    pub protocol: u32,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What can be asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Request {
+    /// The runs that fit, those started last first: [`Answer::Run`] each. [`Done::total`]: how many fit.
+    Runs(RunFilter),
+    /// All about one run: [`Answer::Show`].
+    Show {
+        /// The run.
+        run: String,
+        /// Of the steps that are over, only so many of the last.
+        steps: usize,
+    },
+    /// A run's log: [`Answer::Entry`] each. [`Done::seq`]: the place of the next entry.
+    Log {
+        /// The run.
+        run: String,
+        /// Which log; `None`: the newest.
+        generation: Option<u32>,
+        /// The place of the first entry.
+        from: u64,
+        /// Whether to go on with the run's later logs, and to wait for more until it has ended. On a store that no process holds nothing
+        /// is waited for.
+        follow: bool,
+    },
+    /// Sends a signal.
+    Signal {
+        /// The run.
+        run: String,
+        /// The signal's name.
+        name: String,
+        /// The value.
+        value: Json,
+        /// The sender's id for it: the same id twice is one message.
+        id: Option<String>,
+    },
+    /// The open questions of all runs: [`Answer::Question`] each.
+    Questions,
+    /// Answers a question.
+    Answer {
+        /// The question's token.
+        token: String,
+        /// How.
+        reply: Reply,
+        /// By whom.
+        by: Option<String>,
+    },
+    /// The steps in doubt that wait for a person: [`Answer::Hold`] each.
+    Holds,
+    /// Says what a step in doubt did.
+    Resolve {
+        /// The run.
+        run: String,
+        /// The step.
+        step: u32,
+        /// The attempt that is in doubt.
+        attempt: u32,
+        /// What it did.
+        verdict: Verdict,
+        /// Who says so.
+        by: Option<String>,
+    },
+    /// Cancels a run and waits until it has ended: [`Done::status`].
+    Cancel {
+        /// The run.
+        run: String,
+        /// Why.
+        reason: String,
+        /// Who asks.
+        by: Option<String>,
+    },
+    /// Goes on with a parked run.
+    Retry {
+        /// The run.
+        run: String,
+    },
+    /// A run as lines of text that [`Request::Import`] takes: [`Answer::Line`] each.
+    Export {
+        /// The run.
+        run: String,
+        /// Whether each entry is also there in words.
+        readable: bool,
+    },
+    /// Makes a run of exported lines, which follow the request. [`Done::run`]: its id.
+    Import {
+        /// Whether a run that has not ended is taken too, and goes on.
+        unfinished: bool,
+    },
+    /// Removes runs that have ended: [`Answer::Progress`] now and then, [`Done::total`] of those that were there.
+    Remove {
+        /// The runs.
+        runs: Vec<String>,
+    },
+    /// Verifies every run: [`Answer::Finding`] each, [`Done::total`] runs.
+    Doctor,
+    /// The workflows of the process: [`Answer::Workflow`] each.
+    Workflows,
+}
+
+/// How a question is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reply {
+    /// Yes, with a value.
+    Granted(Json),
+    /// No, and why.
+    Refused(String),
+}
+
+/// What a step in doubt did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// See [`crate::Resolution::succeeded`].
+    Succeeded(Json),
+    /// See [`crate::Resolution::failed`].
+    Failed(String),
+    /// See [`crate::Resolution::failed_with`].
+    FailedWith(Json),
+    /// See [`crate::Resolution::run_again`].
+    RunAgain,
+}
+
+/// Which runs are listed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFilter {
+    /// Words of [`Status::as_str`], `unfinished` or `ended`: a run fits that is in one of these states; none: any state.
+    pub status: Vec<String>,
+    /// Recorded name of the workflow.
+    pub workflow: Option<String>,
+    /// Started at least so many milliseconds ago.
+    pub older_ms: Option<Millis>,
+    /// Started at most so many milliseconds ago.
+    pub newer_ms: Option<Millis>,
+    /// In this state for at least so many milliseconds: for an ended run, since its end.
+    pub settled_ms: Option<Millis>,
+    /// A text that its id or its arguments hold.
+    pub text: Option<String>,
+    /// At most so many; 0: all.
+    pub limit: usize,
+}
+
+/// What comes back: any number of others, then [`Answer::Done`] or [`Answer::Refused`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Answer {
+    /// A run.
+    Run(RunRow),
+    /// All about a run.
+    Show(Box<Show>),
+    /// An entry of a log.
+    Entry {
+        /// Which log.
+        generation: u32,
+        /// [`crate::LogEntry::to_json`].
+        entry: Json,
+    },
+    /// An open question.
+    Question(QuestionRow),
+    /// A step in doubt.
+    Hold(HoldRow),
+    /// A line of an exported run, without its end.
+    Line(String),
+    /// What is wrong.
+    Finding(Finding),
+    /// A workflow with its steps, as [`crate::WorkflowInfo`].
+    Workflow(Json),
+    /// The request is taken, and its end is waited for.
+    Accepted,
+    /// How far it is.
+    Progress {
+        /// So many.
+        done: u64,
+        /// Of so many, as far as that is known.
+        of: Option<u64>,
+    },
+    /// Last: it is done.
+    Done(Done),
+    /// Last: it was not done.
+    Refused(Refusal),
+}
+
+/// What there is to say at the end; most requests have nothing but that it is done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Done {
+    /// A run's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// How many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// A place in a log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// Where the run stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<StatusRow>,
+    /// In words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The stable code, if it is an [`Error`].
+    pub code: Option<String>,
+    /// What it means for whoever asked.
+    pub sort: Sort,
+    /// In words.
+    pub message: String,
+}
+
+/// What a refusal means for whoever asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Sort {
+    /// The request makes no sense: an id that is none, a value of the wrong type.
+    Invalid,
+    /// What it is about is not there.
+    NotFound,
+    /// What it is about is not in the state for it: answered before, not in doubt, ended.
+    No,
+    /// The store cannot be used.
+    Store,
+    /// Whatever else.
+    Other,
+}
+
+impl Refusal {
+    pub(super) fn new(sort: Sort, message: impl Into<String>) -> Refusal {
+        Refusal { code: None, sort, message: message.into() }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal { code: Some(error.code().to_string()), sort: Sort::of(error.code()), message: error.to_string() }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        Error::from(error).into()
+    }
+}
+
+impl Sort {
+    /// What an error with this code means.
+    pub fn of(code: Code) -> Sort {
+        match code {
+            Code::InvalidRunId
+            | Code::ArgumentNotRecordable
+            | Code::TooLarge
+            | Code::ValueDoesNotFit
+            | Code::AnswerDoesNotFit => Sort::Invalid,
+            Code::RunNotFound | Code::LogNotFound | Code::QuestionNotFound => Sort::NotFound,
+            Code::StoreInUse
+            | Code::StoreDamaged
+            | Code::NotAStore
+            | Code::NotDurable
+            | Code::StorageFailed
+            | Code::Observing
+            | Code::Closed => Sort::Store,
+            Code::OtherArguments
+            | Code::OtherWorkflow
+            | Code::RunCancelled
+            | Code::RunEnded
+            | Code::RunUnfinished
+            | Code::StaleAttempt
+            | Code::NotInDoubt
+            | Code::NotParked
+            | Code::NotCancelledYet
+            | Code::QuestionClosed
+            | Code::QuestionAnswered
+            | Code::QuestionExpired
+            | Code::MayNotAnswer => Sort::No,
+            _ => Sort::Other,
+        }
+    }
+}
+
+/// The states that a list is to have.
+pub(super) struct States(Vec<StatusKind>);
+
+impl States {
+    /// Reads words as a person writes them: `awaiting-signal` too, and `unfinished` and `ended` for several at once.
+    pub(super) fn of(words: &[String]) -> Result<States, Refusal> {
+        let mut states = Vec::new();
+        for word in words {
+            let plain = word.trim().to_lowercase().replace(['-', '_'], " ");
+            let ended = match &*plain {
+                "ended" => true,
+                "unfinished" => false,
+                plain => {
+                    let kind = plain.parse().map_err(|error: StatusKindError| {
+                        Refusal::new(Sort::Invalid, format!("{error}; and unfinished, ended for several at once"))
+                    })?;
+                    states.push(kind);
+                    continue;
+                }
+            };
+            states.extend(StatusKind::ALL.iter().filter(|kind| kind.is_terminal() == ended));
+        }
+        Ok(States(states))
+    }
+
+    /// Whether all of them are of runs that have not ended, or all of runs that have.
+    pub(super) fn class(&self) -> Option<bool> {
+        let first = self.0.first()?.is_terminal();
+        self.0.iter().all(|kind| kind.is_terminal() == first).then_some(!first)
+    }
+
+    pub(super) fn hold(&self, status: &Status) -> bool {
+        self.0.is_empty() || self.0.contains(&status.kind())
+    }
+}
+
+/// An id that a person gave.
+pub(super) fn run_id(id: &str) -> Result<RunId, Refusal> {
+    RunId::new(id).map_err(|error| Error::from(error).into())
+}

@@ -1,0 +1,7 @@
+async fn helper() {
+    durable::cancelled().await
+}
+
+fn main() {
+    let _ = helper();
+}
