@@ -1,0 +1,244 @@
+//! One way to ask a store: the process that holds it, over its socket; or, if none does, this process.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use durable::{Code, Runtime};
+use durable_runtime::control::{self, Answer, Call, Done, PROTOCOL, Request};
+use tokio::sync::mpsc;
+
+use crate::failed::{Exit, Failed};
+
+/// A process that has just taken the store offers its socket within this.
+const SOCKET_WAIT: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A store that can be asked.
+pub(crate) struct Client {
+    store: PathBuf,
+    here: Option<Here>,
+}
+
+/// A store that this process holds. It runs nothing.
+struct Here {
+    tokio: tokio::runtime::Runtime,
+    runtime: Runtime,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        // What was acknowledged is durable already.
+        let _ = self.tokio.block_on(self.runtime.shutdown(Duration::ZERO));
+    }
+}
+
+/// How to open a store that no process holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    Whole,
+    /// Also if its newest writes are lost.
+    AcceptLoss,
+}
+
+impl Client {
+    pub(crate) fn open(store: &Path) -> Result<Client, Failed> {
+        Client::open_as(store, Open::Whole)
+    }
+
+    pub(crate) fn open_as(store: &Path, how: Open) -> Result<Client, Failed> {
+        if live(store)? {
+            return Ok(Client { store: store.to_owned(), here: None });
+        }
+        match Here::open(store, how) {
+            Ok(here) => Ok(Client { store: store.to_owned(), here: Some(here) }),
+            Err(error) if error.code() == Code::StoreInUse => {
+                if wait_for_socket(store, SOCKET_WAIT)? {
+                    return Ok(Client { store: store.to_owned(), here: None });
+                }
+                let mut failed = Failed::from(error);
+                failed.message.push_str(
+                    "; it offers no control socket (Builder::control(false), or it is being opened or shut down)",
+                );
+                Err(failed)
+            }
+            Err(error) if error.code() == Code::NotAStore => {
+                let mut failed = Failed::from(error);
+                failed.message.push_str("; name a store by --store or DURABLE_STORE");
+                Err(failed)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether another process holds the store.
+    pub(crate) fn is_live(&self) -> bool {
+        self.here.is_none()
+    }
+
+    /// Lets go of the store, so that another process can take it.
+    pub(crate) fn release(&mut self) {
+        self.here = None;
+    }
+
+    /// Asks.
+    pub(crate) fn ask(&self, request: Request) -> Result<Answers, Failed> {
+        self.ask_with(request, |_| Ok(()))
+    }
+
+    /// Asks, with lines that follow the request.
+    pub(crate) fn ask_with(
+        &self,
+        request: Request,
+        lines: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
+    ) -> Result<Answers, Failed> {
+        match &self.here {
+            None => over_socket(&self.store, request, lines),
+            Some(here) => here.ask(request, lines),
+        }
+    }
+
+    /// Asks for what has no answers but that it is done.
+    pub(crate) fn request(&self, request: Request) -> Result<Done, Failed> {
+        self.ask(request)?.each(|_| Ok(()))
+    }
+}
+
+impl Here {
+    fn open(store: &Path, how: Open) -> Result<Here, durable::Error> {
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let tokio = tokio.map_err(|error| durable::StoreError::Io {
+            doing: "start an event loop".into(),
+            error: error.to_string().into(),
+        })?;
+        let builder = match how {
+            Open::Whole => Runtime::builder(),
+            Open::AcceptLoss => Runtime::builder().accept_loss(),
+        };
+        let runtime = tokio.block_on(builder.observe(store))?;
+        Ok(Here { tokio, runtime })
+    }
+
+    fn ask(
+        &self,
+        request: Request,
+        lines: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
+    ) -> Result<Answers, Failed> {
+        let (line, rest) = mpsc::channel(1);
+        let (answers, said) = mpsc::channel(control::ANSWERS_WAITING_MAX);
+        let runtime = self.runtime.clone();
+        self.tokio.spawn(async move { control::handle(&runtime, request, rest, answers).await });
+        // If nobody takes the lines, the answers say why.
+        lines(&mut |text| drop(line.blocking_send(text)))?;
+        Ok(Answers::Here(said))
+    }
+}
+
+/// Whether a process offers the store's socket.
+pub(crate) fn live(store: &Path) -> Result<bool, Failed> {
+    #[cfg(unix)]
+    match control::connect(store) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(false),
+        Err(error) => {
+            let what = format!("cannot connect to {}: {error}", store.join(control::SOCKET).display());
+            Err(Failed::new(Exit::Store, what))
+        }
+    }
+    #[cfg(not(unix))]
+    Ok(false)
+}
+
+/// Waits until a process offers the store's socket.
+fn wait_for_socket(store: &Path, most: Duration) -> Result<bool, Failed> {
+    for _ in 0..most.as_millis() / LOOK_EVERY.as_millis() {
+        if live(store)? {
+            return Ok(true);
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    Ok(false)
+}
+
+#[cfg(unix)]
+fn over_socket(
+    store: &Path,
+    request: Request,
+    lines: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
+) -> Result<Answers, Failed> {
+    let gone = |error: io::Error| {
+        let what = format!("the process that holds the store has gone: {error}");
+        Failed { gone: true, ..Failed::new(Exit::Store, what) }
+    };
+    let mut stream = control::connect(store).map_err(gone)?;
+    let takes_lines = matches!(request, Request::Import { .. });
+    let mut call = serde_json::to_string(&Call { protocol: PROTOCOL, request }).map_err(io::Error::from)?;
+    call.push('\n');
+    // One that does not take it says why before it hangs up.
+    let mut writing = stream.write_all(call.as_bytes());
+    if takes_lines {
+        lines(&mut |mut line| {
+            line.push('\n');
+            if writing.is_ok() {
+                writing = stream.write_all(line.as_bytes());
+            }
+        })?;
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
+    Ok(Answers::Live(BufReader::new(stream)))
+}
+
+#[cfg(not(unix))]
+fn over_socket(
+    _: &Path,
+    _: Request,
+    _: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
+) -> Result<Answers, Failed> {
+    Err(Failed::new(Exit::Store, "this system has no control sockets"))
+}
+
+/// Answers, one after the other.
+pub(crate) enum Answers {
+    Here(mpsc::Receiver<Answer>),
+    #[cfg(unix)]
+    Live(BufReader<std::os::unix::net::UnixStream>),
+}
+
+impl Answers {
+    fn next(&mut self) -> Result<Option<Answer>, Failed> {
+        match self {
+            Answers::Here(said) => Ok(said.blocking_recv()),
+            #[cfg(unix)]
+            Answers::Live(stream) => {
+                let mut line = String::new();
+                match stream.read_line(&mut line) {
+                    Ok(_) if !line.ends_with('\n') => Ok(None),
+                    Err(_) => Ok(None),
+                    Ok(_) => serde_json::from_str(&line).map(Some).map_err(|error| {
+                        let what =
+                            format!("the process that holds the store speaks another version's protocol: {error}");
+                        Failed::new(Exit::Other, what)
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Takes all answers up to the last.
+    pub(crate) fn each(mut self, mut take: impl FnMut(Answer) -> Result<(), Failed>) -> Result<Done, Failed> {
+        loop {
+            match self.next()? {
+                Some(Answer::Done(done)) => return Ok(done),
+                Some(Answer::Refused(refusal)) => return Err(refusal.into()),
+                Some(answer) => take(answer)?,
+                None => {
+                    let what = "the process that holds the store ended before it had answered";
+                    return Err(Failed { gone: true, ..Failed::new(Exit::Store, what) });
+                }
+            }
+        }
+    }
+}

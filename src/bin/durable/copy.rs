@@ -1,0 +1,74 @@
+//! `export` and `import`.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::Path,
+};
+
+use durable_runtime::control::{Answer, Reader, Request};
+use serde_json::json;
+
+use crate::{
+    client::Client,
+    failed::{Exit, Failed},
+    screen::Screen,
+    text::clean,
+};
+
+pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<&Path>) -> Result<Exit, Failed> {
+    let client = Client::open(store)?;
+    let request = Request::Export { run: run.clone(), readable: true };
+    let Some(path) = output else {
+        let mut out = BufWriter::new(io::stdout().lock());
+        client.ask(request)?.each(|answer| written(&mut out, answer))?;
+        out.flush()?;
+        return Ok(Exit::Done);
+    };
+    let named = |error: io::Error| Failed::new(Exit::Other, format!("cannot write {}: {error}", path.display()));
+    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(named)?;
+    let mut out = BufWriter::new(&file);
+    let exported = client.ask(request).and_then(|answers| answers.each(|answer| written(&mut out, answer)));
+    let kept = exported.and_then(|_| {
+        out.flush().and_then(|()| file.sync_all()).map_err(named)?;
+        Ok(())
+    });
+    if let Err(failed) = kept {
+        // Half an export is none.
+        let _ = fs::remove_file(path);
+        return Err(failed);
+    }
+    let words = format!("run {} is in {}", clean(&run), path.display());
+    screen.said(&json!({ "run": run, "file": path.display().to_string() }), words)?;
+    Ok(Exit::Done)
+}
+
+fn written(out: &mut impl Write, answer: Answer) -> Result<(), Failed> {
+    if let Answer::Line(line) = answer {
+        out.write_all(line.as_bytes())?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: bool) -> Result<Exit, Failed> {
+    let named = |error: io::Error| Failed::usage(format!("cannot read {}: {error}", path.display()));
+    let from: Box<dyn BufRead> = match path == Path::new("-") {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(path).map_err(named)?)),
+    };
+    // Read whole, and found whole, before the store is touched.
+    let mut reader = Reader::new();
+    for line in from.lines() {
+        reader.take(&line.map_err(named)?).map_err(|error| Failed::usage(error.to_string()))?;
+    }
+    let exported = reader.finish().map_err(|error| Failed::usage(error.to_string()))?;
+    let client = Client::open(store)?;
+    let answers = client.ask_with(Request::Import { unfinished }, |line| {
+        exported.bare_lines(line).map_err(|error| Failed::usage(error.to_string()))
+    })?;
+    answers.each(|_| Ok(()))?;
+    let run = exported.run.as_str();
+    screen.said(&json!({ "run": run, "imported": true }), format!("run {} is in the store", clean(run)))?;
+    Ok(Exit::Done)
+}

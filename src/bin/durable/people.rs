@@ -1,0 +1,160 @@
+//! What people say to runs: `signal`, `ask` and `answer`, `holds` and `resolve`.
+
+use std::{io, path::Path};
+
+use durable_runtime::control::{Answer, HoldRow, QuestionRow, Reply, Request, Verdict};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    args,
+    args::Given,
+    client::Client,
+    failed::{Exit, Failed},
+    screen::{BOLD, FAINT, Screen, styled},
+    text::{ago, clean, clean_lines, run_word},
+};
+
+fn value(given: Given) -> Result<Json, Failed> {
+    match given {
+        Given::Value(value) => Ok(value),
+        Given::Stdin => {
+            let text = io::read_to_string(io::stdin())?;
+            serde_json::from_str(&text).map_err(|error| Failed::usage(format!("standard input is no JSON: {error}")))
+        }
+    }
+}
+
+pub(crate) fn signal(
+    screen: &Screen,
+    store: &Path,
+    run: String,
+    name: String,
+    given: Given,
+    id: Option<String>,
+) -> Result<Exit, Failed> {
+    let value = value(given)?;
+    let words = format!("run {} has the signal {}", clean(&run), clean(&name));
+    let document = json!({ "run": run, "signal": name, "sent": true });
+    Client::open(store)?.request(Request::Signal { run, name, value, id })?;
+    screen.said(&document, words)?;
+    Ok(Exit::Done)
+}
+
+pub(crate) fn ask(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
+    let mut open = 0;
+    Client::open(store)?.ask(Request::Questions)?.each(|answer| {
+        if let Answer::Question(question) = answer {
+            open += 1;
+            match screen.json {
+                true => screen.document(&question)?,
+                false => screen.line(asked(screen, &question))?,
+            }
+        }
+        Ok(())
+    })?;
+    if open == 0 {
+        screen.remark("no question is open");
+    }
+    Ok(Exit::Done)
+}
+
+/// A question for a person: all that is to be approved, uncut.
+fn asked(screen: &Screen, question: &QuestionRow) -> String {
+    let field = |name: &str, value: &str| match value.is_empty() {
+        true => String::new(),
+        false => format!("{} {value}\n", styled(FAINT, &format!("  {name:<8}"))),
+    };
+    let about = match &question.about {
+        Json::Null => String::new(),
+        about => indented(&clean_lines(&serde_json::to_string_pretty(about).unwrap_or_default())),
+    };
+    let expires = question.expires_at.as_deref().map(clean).unwrap_or_default();
+    let by = question.by.iter().map(|by| clean(by)).collect::<Vec<_>>().join(", ");
+    format!(
+        "{}\n{}{}{}{}{}{}",
+        styled(BOLD, &clean(&question.title)),
+        field("run", &format!("{}, {}", clean(&question.run), clean(&question.path))),
+        field("asked", &format!("{} ago", ago(screen.now, &question.asked_at))),
+        field("expires", &expires),
+        field("who", &by),
+        field("about", about.trim_start()),
+        field("answer", &format!("durable answer {} --grant JSON | --refuse WHY", run_word(&question.token))),
+    )
+}
+
+/// The lines of a value under its name.
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("           {line}")).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn answer(screen: &Screen, store: &Path, args: args::Answer) -> Result<Exit, Failed> {
+    let args::Answer { token, grant, refuse, who } = args;
+    let reply = match (grant, refuse) {
+        (Some(given), _) => Reply::Granted(value(given)?),
+        (None, Some(why)) => Reply::Refused(why),
+        (None, None) => return Err(Failed::usage("an answer is --grant or --refuse")),
+    };
+    let document = json!({ "token": token });
+    let done = Client::open(store)?.request(Request::Answer { token, reply, by: who.by })?;
+    let note = done.note.unwrap_or_default();
+    let mut document = document;
+    document["answered"] = note.clone().into();
+    screen.said(&document, format!("the answer is {}", clean(&note)))?;
+    Ok(Exit::Done)
+}
+
+pub(crate) fn holds(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
+    let mut held = 0;
+    Client::open(store)?.ask(Request::Holds)?.each(|answer| {
+        if let Answer::Hold(hold) = answer {
+            held += 1;
+            match screen.json {
+                true => screen.document(&hold)?,
+                false => screen.line(in_doubt(screen, &hold))?,
+            }
+        }
+        Ok(())
+    })?;
+    if held == 0 {
+        screen.remark("no step in doubt waits for a person");
+    }
+    Ok(Exit::Done)
+}
+
+fn in_doubt(screen: &Screen, hold: &HoldRow) -> String {
+    let field = |name: &str, value: &str| format!("{} {value}\n", styled(FAINT, &format!("  {name:<8}")));
+    let args = clean_lines(&serde_json::to_string_pretty(&hold.args).unwrap_or_default());
+    format!(
+        "{}\n{}{}{}{}{}",
+        styled(BOLD, &format!("{}: {}", clean(&hold.run), clean(&hold.path))),
+        field("why", &format!("{} ({} ago)", clean(&hold.reason), ago(screen.now, &hold.since))),
+        field("effect", &clean(&hold.effect)),
+        field("with", indented(&args).trim_start()),
+        field("key", &clean(&hold.key)),
+        field(
+            "resolve",
+            &format!(
+                "durable resolve {} {} {} --succeeded JSON | --failed WHY | --run-again",
+                run_word(&hold.run),
+                hold.step,
+                hold.attempt
+            )
+        ),
+    )
+}
+
+pub(crate) fn resolve(screen: &Screen, store: &Path, args: args::Resolve) -> Result<Exit, Failed> {
+    let args::Resolve { run, step, attempt, succeeded, failed, failed_with, run_again: _, who } = args;
+    let (verdict, word) = match (succeeded, failed, failed_with) {
+        (Some(given), ..) => (Verdict::Succeeded(value(given)?), "succeeded"),
+        (_, Some(why), _) => (Verdict::Failed(why), "failed"),
+        (_, _, Some(given)) => (Verdict::FailedWith(value(given)?), "failed"),
+        // The command line takes one of the four.
+        (None, None, None) => (Verdict::RunAgain, "run again"),
+    };
+    let words = format!("run {}, step {step}, attempt {attempt}: {word}", clean(&run));
+    let document = json!({ "run": run, "step": step, "attempt": attempt, "resolved": word });
+    Client::open(store)?.request(Request::Resolve { run, step, attempt, verdict, by: who.by })?;
+    screen.said(&document, words)?;
+    Ok(Exit::Done)
+}

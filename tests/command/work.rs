@@ -1,0 +1,103 @@
+//! Workflows in every state that a run can be in.
+
+use std::{path::Path, time::Duration};
+
+use durable::{EffectContext, Question};
+use serde_json::{Value as Json, json};
+
+pub(crate) const LONG: Duration = Duration::from_secs(1_000_000);
+
+#[durable::effect(read_only)]
+pub(crate) async fn look(what: &str) -> String {
+    format!("found {what}")
+}
+
+#[durable::effect(key = "{order}:refund")]
+pub(crate) async fn refund(cx: &EffectContext, order: &str, cents: u64) -> durable::Result<u64> {
+    let _ = (cx.idempotency_key(), order);
+    Ok(cents)
+}
+
+/// Nobody knows whether it did.
+#[durable::effect(at_most_once)]
+pub(crate) async fn wire(cx: &EffectContext, cents: u64) -> durable::Result<u64> {
+    let _ = cents;
+    Err(cx.in_doubt("no answer"))?
+}
+
+/// Goes on until a file is there.
+#[durable::effect(idempotent)]
+pub(crate) async fn gate(cx: &EffectContext, file: &str) -> String {
+    let _ = cx.attempt();
+    while !Path::new(file).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    "passed".to_owned()
+}
+
+#[durable::workflow]
+pub(crate) async fn refunds(order: String, cents: u64) -> durable::Result<u64> {
+    look(&order).await;
+    refund(&order, cents).await
+}
+
+#[durable::workflow]
+pub(crate) async fn fails(why: String) -> durable::Result<()> {
+    Err(durable::Failure::new(why))
+}
+
+#[durable::workflow]
+pub(crate) async fn wires(cents: u64) -> durable::Result<u64> {
+    wire(cents).await
+}
+
+#[durable::workflow]
+pub(crate) async fn listens() -> Json {
+    durable::signal::<Json>("steer").await
+}
+
+#[durable::workflow]
+pub(crate) async fn approves(order: String, cents: u64) -> String {
+    let about = json!({ "order": order, "cents": cents });
+    let question = Question::new(format!("refund {cents} cents?")).about(&about).by(["ann", "tester"]);
+    match durable::ask::<u64>(question).await {
+        durable::Answer::Granted(cents) => format!("granted {cents}"),
+        durable::Answer::Refused(why) => format!("refused: {why}"),
+        durable::Answer::Expired => "expired".to_owned(),
+    }
+}
+
+#[durable::workflow]
+pub(crate) async fn sleeps() {
+    durable::sleep(LONG).await;
+}
+
+#[durable::workflow]
+pub(crate) async fn waits_for_file(file: String) -> String {
+    let passed = gate(&file).await;
+    look(&passed).await
+}
+
+/// Panics as long as a file is not there.
+#[durable::workflow]
+pub(crate) async fn panics(file: String) -> bool {
+    look("nothing").await;
+    let mended = durable::untracked(|| Path::new(&file).exists());
+    assert!(mended, "out of cheese");
+    mended
+}
+
+#[durable::workflow]
+pub(crate) async fn parents(child: String) -> durable::Result<Json> {
+    let child = durable::spawn(listens()).id(&child).await;
+    Ok(child.await)
+}
+
+#[durable::workflow]
+pub(crate) async fn restarts(left: u32) -> durable::Result<u32> {
+    look("again").await;
+    match left {
+        0 => Ok(0),
+        _ => durable::restart_as(restarts(left - 1)).await,
+    }
+}
