@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
     let mut holds = Vec::new();
     while holds.len() < CUSTOMERS.len() {
         tokio::time::sleep(Duration::from_millis(5)).await; // the runs are replayed in the background
-        holds = runtime.holds().await;
+        holds = runtime.holds().await?;
     }
     ensure!(*server.outbox.lock().await == CUSTOMERS[..1], "it has sent something by itself");
     for hold in holds {

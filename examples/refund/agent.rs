@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     gateway::{Gateway, PaymentError, Receipt},
     model::Model,
-    process::end_with_parent,
+    stage::process::end_with_parent,
 };
 
 /// Starts the agent with a clock that stands still.

@@ -25,9 +25,9 @@ mod at_rest;
 mod gateway;
 mod model;
 mod naive;
-mod paint;
-mod process;
 mod provider;
+#[path = "../stage/mod.rs"]
+mod stage;
 mod story;
 
 use std::{env, path::Path, process::ExitCode};

@@ -20,7 +20,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use tokio::{net::TcpListener, sync::watch};
 
-use crate::{gateway::Receipt, process::end_with_parent};
+use crate::{gateway::Receipt, stage::process::end_with_parent};
 
 /// Starts a provider that looks up no key.
 pub(crate) const FORGETFUL: &str = "--forgetful-provider";

@@ -1,22 +1,22 @@
 //! The story: what happens, in order, and what must hold at each point.
 
 use std::{
-    fmt::Debug,
     fs,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
 use durable::LogEntry;
-use serde_json::{Map, Value};
 
 use crate::{
     agent::{self, Order, dollars},
     at_rest,
     model::Model,
-    paint::Paint,
-    process::Process,
     provider::{self, Payment},
+    stage::{
+        process::Process,
+        tell::{Teller, check, shape, shown},
+    },
 };
 
 /// What the kill leaves on disk: an intent without an outcome.
@@ -29,8 +29,6 @@ const KILLED: [&str; 4] = [
 /// What the resume adds: decided again, paid once.
 const RESUMED: [&str; 3] =
     ["effect.called process_refund[0] attempt 2", "effect.result process_refund[0] attempt 2", "run.completed"];
-/// The fields of an entry that the story is about; the others are its place in the source and the like.
-const SHOWN: [&str; 7] = ["seq", "at", "entry", "path", "attempt", "key", "value"];
 
 /// Plays it. An error names what did not hold.
 pub(crate) fn play(frozen: bool, forgetful: bool) -> Result<()> {
@@ -42,17 +40,17 @@ pub(crate) fn play(frozen: bool, forgetful: bool) -> Result<()> {
         books: world.path().join("provider"),
         frozen,
         forgetful,
-        paint: Paint::new(),
+        tell: Teller::new(),
     };
     let Order { id, cents, complaint } = &story.order;
-    println!("{} wants {} back: {complaint}", story.paint.title(id), dollars(*cents));
+    println!("{} wants {} back: {complaint}", story.tell.paint.title(id), dollars(*cents));
     println!("{} decides, a provider in a process of its own pays, a sled store remembers", Model::from_env()?.name());
 
     let (provider, address) = story.killed_after_the_payment()?;
     let on_disk = story.on_disk()?;
     story.naive_rerun(&world.path().join("copy"))?;
     story.resume(&provider, &address, &on_disk)?;
-    println!("\n{}", story.paint.good("all of this was checked, and held"));
+    story.tell.held();
     Ok(())
 }
 
@@ -62,13 +60,13 @@ struct Story {
     books: PathBuf,
     frozen: bool,
     forgetful: bool,
-    paint: Paint,
+    tell: Teller,
 }
 
 impl Story {
     /// The agent pays and dies before it hears that it has paid.
     fn killed_after_the_payment(&self) -> Result<(Process, String)> {
-        self.heading("the agent is killed: the provider has paid, the outcome is not on disk");
+        self.tell.heading("the agent is killed: the provider has paid, the outcome is not on disk");
         let (mut provider, address) = self.start_provider(&self.books, true)?;
         let agent = self.start_agent(&address)?;
         let search = agent.line()?;
@@ -79,9 +77,9 @@ impl Story {
         let (more, status) = agent.kill()?;
         provider.tell("answer whom you can")?;
 
-        self.say("agent", [search, refund]);
-        self.say("provider", [paid]);
-        self.say("agent", [format!("killed: {status}")]);
+        self.tell.say("agent", [search, refund]);
+        self.tell.say("provider", [paid]);
+        self.tell.say("agent", [format!("killed: {status}")]);
         check("what the agent said after the payment", more, [""; 0])?;
         check("the agent's exit code, which one that was killed has not", status.code(), None)?;
         self.check_paid("after the kill", &self.books, self.order.cents, 1)?;
@@ -90,7 +88,7 @@ impl Story {
 
     /// What a dead process leaves: the log ends in a call that nobody knows the outcome of.
     fn on_disk(&self) -> Result<Vec<LogEntry>> {
-        self.heading("what is on disk: the refund was called, and there is no result");
+        self.tell.heading("what is on disk: the refund was called, and there is no result");
         let log = at_rest::log(&self.store, agent::RUN)?;
         log.iter().for_each(|entry| println!("{}", shown(entry)));
         check("the log on disk", shape(&log), KILLED)?;
@@ -99,13 +97,13 @@ impl Story {
 
     /// On a copy of the provider's books, since it does real harm.
     fn naive_rerun(&self, copy: &Path) -> Result<()> {
-        self.heading("what a naive rerun does, on a copy of this world");
+        self.tell.heading("what a naive rerun does, on a copy of this world");
         fs::create_dir_all(copy)?;
         fs::copy(self.books.join("ledger.jsonl"), copy.join("ledger.jsonl"))?;
         let (provider, address) = self.start_provider(copy, false)?;
         Process::start("naive-agent", [&address])?.finish()?;
 
-        self.say("provider", [provider.line()?]);
+        self.tell.say("provider", [provider.line()?]);
         self.say_paid(copy)?;
         self.check_paid("after the naive rerun", copy, 2 * self.order.cents, 2)?;
         self.check_paid("beside the naive rerun", &self.books, self.order.cents, 1)
@@ -113,17 +111,17 @@ impl Story {
 
     /// The same program, started again.
     fn resume(&self, provider: &Process, address: &str, before: &[LogEntry]) -> Result<()> {
-        self.heading("what the resume does: the same program, started again");
+        self.tell.heading("what the resume does: the same program, started again");
         let mut printed = self.start_agent(address)?.finish()?;
         let outcome = printed.pop().context("the agent has no outcome")?;
         let answer = provider.line()?;
         let log = at_rest::log(&self.store, agent::RUN)?;
         let (old, new) = log.split_at(before.len().min(log.len()));
 
-        self.say("log", ["search_policy: the answer is here, its body does not run"]);
-        self.say("agent", &printed);
-        self.say("provider", [&answer]);
-        self.say("agent", [&outcome]);
+        self.tell.say("log", ["search_policy: the answer is here, its body does not run"]);
+        self.tell.say("agent", &printed);
+        self.tell.say("provider", [&answer]);
+        self.tell.say("agent", [&outcome]);
         println!("the log has seq 0 to 3 as before, and now seq 4 to {}:", log.len().saturating_sub(1));
         new.iter().for_each(|entry| println!("{}", shown(entry)));
         self.say_paid(&self.books)?;
@@ -177,48 +175,16 @@ impl Story {
 
     fn say_paid(&self, books: &Path) -> Result<()> {
         let payments = provider::read_books(books)?;
-        let (paid, paint) = (self.paid(&payments), self.paint);
+        let (paid, paint) = (self.paid(&payments), self.tell.paint);
         let verdict = match provider::paid(&payments, &self.order.id) == self.order.cents {
             true => paint.good(format!("{paid}, paid once")),
             false => paint.bad(format!("{paid}, a double refund")),
         };
-        self.say("books", [verdict]);
+        self.tell.say("books", [verdict]);
         Ok(())
     }
-
-    fn heading(&self, text: &str) {
-        println!("\n{}", self.paint.title(text));
-    }
-
-    fn say(&self, who: &str, lines: impl IntoIterator<Item = impl AsRef<str>>) {
-        for line in lines {
-            println!("  {} {}", self.paint.dim(format!("{who:<9}")), line.as_ref());
-        }
-    }
-}
-
-fn check<A: PartialEq<B> + Debug, B: Debug>(what: &str, found: A, expected: B) -> Result<()> {
-    ensure!(found == expected, "{what}: there should be {expected:?}, and there is {found:?}");
-    Ok(())
-}
-
-/// An entry as the story compares it.
-fn shape(log: &[LogEntry]) -> Vec<String> {
-    let word = |entry: &LogEntry| {
-        let mut words = vec![entry.name.to_owned()];
-        words.extend(entry.path.clone());
-        words.extend(entry.get("attempt").map(|attempt| format!("attempt {attempt}")));
-        words.join(" ")
-    };
-    log.iter().map(word).collect()
 }
 
 fn lines(log: &[LogEntry]) -> Vec<String> {
     log.iter().map(LogEntry::to_string).collect()
-}
-
-/// An entry as a line of JSON, without what does not belong to the story.
-fn shown(entry: &LogEntry) -> Value {
-    let field = |name: &&str| Some(((*name).to_owned(), entry.get(name)?.clone()));
-    Value::Object(SHOWN.iter().filter_map(field).collect::<Map<_, _>>())
 }
