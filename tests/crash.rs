@@ -18,5 +18,7 @@ mod points;
 mod random;
 #[path = "crash/stops.rs"]
 mod stops;
+#[path = "crash/waiting.rs"]
+mod waiting;
 #[path = "crash/work.rs"]
 mod work;

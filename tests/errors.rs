@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use durable::{Attempt, Code, EffectContext, Error, Resolution, Runtime, Status, StepNo};
+use durable::{Attempt, Code, EffectContext, Error, Reply, Resolution, Runtime, Status, StepNo};
 
 const PAGE: &str = include_str!("../docs/errors.md");
 
@@ -135,6 +135,16 @@ async fn changes(n: u32) -> durable::Result<u64> {
     wire(before.into()).await
 }
 
+/// Waits for a message, or for a person.
+#[durable::workflow]
+async fn waits(asks: bool) -> durable::Result<u64> {
+    durable::publish("so far", "nothing").await;
+    match asks {
+        true => Ok(durable::ask::<u64>(durable::Question::new("pay?").by(["ann"])).await.granted().unwrap_or_default()),
+        false => Ok(durable::signal("n").await),
+    }
+}
+
 /// Hides an await from the attribute.
 macro_rules! hidden {
     ($future:expr) => {
@@ -250,7 +260,7 @@ async fn errors_of_a_persons_word_name_run_step_and_attempt() {
     let runtime = opened().await;
     runtime.start("pays", pays(1)).await.unwrap();
     let hold = loop {
-        if let Some(hold) = runtime.holds().await.pop() {
+        if let Some(hold) = runtime.holds().await.unwrap().pop() {
             break hold;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -271,6 +281,67 @@ async fn errors_of_a_persons_word_name_run_step_and_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_about_waiting_runs_name_the_run_or_the_question_and_what_can_be_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("store");
+    let runtime = Runtime::builder().resource(Wire).value_bytes_max(4_096).open(&place).await.unwrap();
+    let run = runtime.start("waits", waits(false)).await.unwrap();
+    check(&runtime.signal("nobody", "n", &1).await.unwrap_err(), Code::RunNotFound, &["no run nobody"]);
+    let none = Some(None::<u64>);
+    check(&run.signal("n", &none).await.unwrap_err(), Code::ArgumentNotRecordable, &["signal \"n\"", "give what"]);
+    check(&run.signal("n", &"x".repeat(5_000)).await.unwrap_err(), Code::TooLarge, &["signal \"n\"", "4096"]);
+    check(
+        &runtime.remove("waits").await.unwrap_err(),
+        Code::RunUnfinished,
+        &["run waits", "has not ended", "cancel it first"],
+    );
+    check(&run.log_of(1).await.unwrap_err(), Code::LogNotFound, &["run waits", "no log 1", "newest is log 0"]);
+    run.signal("n", &1).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 1);
+    let ended = run.signal("n", &2).await.unwrap_err();
+    check(&ended, Code::RunEnded, &["run waits", "completed", "start another"]);
+    assert!(ended.is_run_ended() && !ended.is_not_found());
+    check(&run.published::<u64>("so far").await.unwrap_err(), Code::OtherType, &["run waits", "\"so far\"", "u64"]);
+
+    runtime.start("asks", waits(true)).await.unwrap();
+    while runtime.questions().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let token = runtime.questions().await.unwrap().remove(0).token;
+    let answer = async |token: &str, reply: Reply| runtime.answer(token, reply).by("ann").await;
+    check(
+        &answer("asks:0", Reply::refused("")).await.unwrap_err(),
+        Code::QuestionNotFound,
+        &["\"asks:0\"", "Runtime::questions"],
+    );
+    let other = runtime.answer(&token, Reply::refused("")).by("bob").await.unwrap_err();
+    check(&other, Code::MayNotAnswer, &[&token, "\"bob\"", "ann"]);
+    check(
+        &answer(&token, Reply::granted("one")).await.unwrap_err(),
+        Code::AnswerDoesNotFit,
+        &[&token, "u64", "string"],
+    );
+    runtime.shutdown(Duration::ZERO).await.unwrap();
+
+    let observer = Runtime::builder().observe(&place).await.unwrap();
+    let asks = observer.run("asks").await.unwrap();
+    let output = asks.returned_as::<serde_json::Value>().await.unwrap_err();
+    check(&output, Code::Observing, &["run asks", "observes", "open the store"]);
+    let stands = asks.cancel("enough").await.unwrap_err();
+    check(&stands, Code::NotCancelledYet, &["run asks", "the request stands"]);
+    observer.shutdown(Duration::ZERO).await.unwrap();
+
+    let runtime = Runtime::builder().resource(Wire).open(&place).await.unwrap();
+    let cancelled = runtime.run("asks").await.unwrap().returned_as::<serde_json::Value>().await.unwrap_err();
+    check(&cancelled, Code::RunCancelled, &["run asks", "by a person: enough"]);
+    assert!(cancelled.is_run_cancelled());
+    let closed = runtime.answer(&token, Reply::refused("")).by("ann").await.unwrap_err();
+    check(&closed, Code::QuestionClosed, &[&token]);
+    assert_eq!(closed.answered_by(), None);
+    runtime.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_a_store_name_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("store");
@@ -281,7 +352,7 @@ async fn errors_of_a_store_name_its_place() {
     check(&open().await.unwrap_err(), Code::StoreInUse, &[&named, &pid]);
     // A divergence over a restart, in the same place.
     runtime.start("changes", changes(1)).await.unwrap();
-    while runtime.holds().await.is_empty() {
+    while runtime.holds().await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     runtime.shutdown(Duration::ZERO).await.unwrap();

@@ -15,8 +15,8 @@ const FLOORS: &[&[&str]] = &[
     &["fold", "recover", "script", "error"],
     &["core", "log", "head", "mailbox", "park"],
     &["drive", "bodies", "steps", "view"],
-    &["worker", "runtime", "builder"],
-    &["rt", "lib"],
+    &["worker", "runtime"],
+    &["builder", "control", "rt", "lib"],
 ];
 
 fn floor(module: &str) -> Option<usize> {

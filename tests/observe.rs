@@ -2,20 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "common/pass_on.rs"]
+mod pass_on;
+#[path = "common/traces.rs"]
+mod traces;
+
 use std::{
     fmt::Write,
-    sync::{Arc, LazyLock, Mutex},
+    mem,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use durable::{Clock, EffectContext, Runtime, StepNo, TestClock, store::memory::MemoryStore};
-use serde_json::{Value as Json, json};
-use tracing::{
-    Event, Metadata, Subscriber,
-    field::{Field, Visit},
-    span::{Attributes, Id, Record},
+use durable::{
+    Clock, EffectContext, Runtime, StepNo, TestClock,
+    store::{self, Done, Store, memory::MemoryStore},
 };
-use tracing_core::span::Current;
+use pass_on::pass_on;
+use serde_json::{Value as Json, json};
 
 #[durable::effect(read_only)]
 async fn look_up(order: &str) -> durable::Result<u64> {
@@ -215,111 +219,16 @@ fn every_workflow_is_listed_with_its_numbered_steps_and_their_contracts() {
 
 // ---- traces ----
 
-/// Keeps, in the order seen, the spans that were made and the events, each with the spans around it.
-#[derive(Default)]
-struct Kept {
-    lines: Vec<String>,
-    spans: Vec<String>,
-}
-
-/// What the spans kept are, by number.
-static MADE: Mutex<Vec<&'static Metadata<'static>>> = Mutex::new(Vec::new());
-
-static KEPT: LazyLock<Arc<Mutex<Kept>>> = LazyLock::new(Arc::default);
-
-thread_local! {
-    static ENTERED: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
-}
-
-struct Keeps;
-
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        match field.name() {
-            "message" => write!(self.0, " {value:?}").unwrap(),
-            name => write!(self.0, " {name}={value:?}").unwrap(),
-        }
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        write!(self.0, " {}={value}", field.name()).unwrap();
-    }
-}
-
-impl Subscriber for Keeps {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let target = metadata.target();
-        target.starts_with("durable") || target.starts_with("observe")
-    }
-
-    /// A span is told with those around it, so with the run it belongs to.
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut fields = Fields(String::new());
-        if let Some(around) = ENTERED.with_borrow(|entered| entered.last().copied()) {
-            write!(fields.0, "{} > ", KEPT.lock().unwrap().spans[around as usize - 1]).unwrap();
-        }
-        fields.0.push_str(span.metadata().name());
-        span.record(&mut fields);
-        let mut kept = KEPT.lock().unwrap();
-        kept.spans.push(fields.0.clone());
-        kept.lines.push(format!("span {}", fields.0));
-        MADE.lock().unwrap().push(span.metadata());
-        Id::from_u64(kept.spans.len() as u64)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        let mut kept = KEPT.lock().unwrap();
-        let around = ENTERED.with_borrow(|entered| entered.last().copied());
-        let around = around.map_or_else(String::new, |id| kept.spans[id as usize - 1].clone());
-        kept.lines.push(format!("[{around}]{}", fields.0));
-    }
-
-    fn current_span(&self) -> Current {
-        let Some(id) = ENTERED.with_borrow(|entered| entered.last().copied()) else { return Current::none() };
-        Current::new(Id::from_u64(id), MADE.lock().unwrap()[id as usize - 1])
-    }
-
-    fn enter(&self, span: &Id) {
-        ENTERED.with_borrow_mut(|entered| entered.push(span.into_u64()));
-    }
-
-    fn exit(&self, span: &Id) {
-        ENTERED.with_borrow_mut(|entered| {
-            if let Some(at) = entered.iter().rposition(|id| *id == span.into_u64()) {
-                entered.remove(at);
-            }
-        });
-    }
-}
-
-/// The lines kept about that run since `from`.
-fn lines_of(run: &str, from: usize) -> Vec<String> {
-    let kept = KEPT.lock().unwrap();
-    kept.lines[from..].iter().filter(|line| line.contains(&format!("id={run}"))).cloned().collect()
-}
-
-fn kept() -> usize {
-    KEPT.lock().unwrap().lines.len()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_code_logs_is_in_its_runs_span_and_said_once() {
-    let _ = tracing::subscriber::set_global_default(Keeps);
+    traces::keep("observe");
     let clock = clock();
     let store = Arc::new(MemoryStore::new());
     let builder = || Runtime::builder().clock(clock.clone()).log_entries_warn(12);
     let runtime = builder().open_store(store.clone()).await.unwrap();
-    let from = kept();
+    let from = traces::kept();
     let log = run_to_end(&runtime, &clock, "traced").await;
-    let lines = lines_of("traced", from);
+    let lines = traces::lines_of("traced", from);
     let count = |lines: &[String], part: &str| lines.iter().filter(|line| line.contains(part)).count();
     for part in ["the code says one", "the code says two", "the code says three"] {
         assert_eq!(count(&lines, part), 1, "{part}: {lines:#?}");
@@ -339,13 +248,13 @@ async fn what_the_code_logs_is_in_its_runs_span_and_said_once() {
         }
     };
     asleep(&run).await;
-    assert_eq!(count(&lines_of("asleep", from), "awake at"), 3);
+    assert_eq!(count(&traces::lines_of("asleep", from), "awake at"), 3);
     runtime.shutdown(Duration::ZERO).await.unwrap();
     let next = builder().open_store(store.reopened()).await.unwrap();
-    let replay = kept();
+    let replay = traces::kept();
     let run = next.run("asleep").await.unwrap();
     asleep(&run).await;
-    let lines = lines_of("asleep", replay);
+    let lines = traces::lines_of("asleep", replay);
     assert_eq!(count(&lines, "awake at"), 0, "{lines:#?}");
     assert_eq!(count(&lines, "effect name="), 0, "{lines:#?}");
     // Awake again, it goes on to speak.
@@ -353,7 +262,7 @@ async fn what_the_code_logs_is_in_its_runs_span_and_said_once() {
         clock.advance(Duration::from_secs(3_600));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let lines = lines_of("asleep", replay);
+    let lines = traces::lines_of("asleep", replay);
     assert_eq!(count(&lines, "awake at"), 1, "{lines:#?}");
     assert_eq!(count(&lines, "[run id=asleep] awake at 3"), 1, "{lines:#?}");
     assert_eq!(run.log().await.unwrap().last().unwrap().step, None::<StepNo>);
@@ -371,4 +280,44 @@ async fn sleepy() -> u32 {
         sum += audit(n).await;
     }
     sum
+}
+
+/// A store that is slow to let go of runs: it does so when the next write comes.
+#[derive(Default)]
+struct Reluctant {
+    inner: MemoryStore,
+    released: Mutex<Vec<(store::Write, Done)>>,
+}
+
+impl Store for Reluctant {
+    pass_on!(inner);
+
+    fn submit(&self, write: store::Write, done: Done) {
+        let mut released = self.released.lock().unwrap();
+        if matches!(write, store::Write::Release { .. }) {
+            return released.push((write, done));
+        }
+        let before = mem::take(&mut *released);
+        drop(released);
+        before.into_iter().for_each(|(write, done)| self.inner.submit(write, done));
+        self.inner.submit(write, done);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_wakes_before_the_store_has_let_go_of_it_says_nothing_again() {
+    traces::keep("observe");
+    let clock = clock();
+    let store = Arc::new(Reluctant::default());
+    let builder = Runtime::builder().clock(clock.clone()).evict_after(Duration::ZERO);
+    let runtime = builder.open_store(store.clone()).await.unwrap();
+    let from = traces::kept();
+    let run = runtime.start("reluctant", sleepy()).await.unwrap();
+    while store.released.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    clock.advance(Duration::from_secs(600));
+    assert_eq!(run.returned().await.unwrap(), 6);
+    let lines = traces::lines_of("reluctant", from);
+    assert_eq!(lines.iter().filter(|line| line.contains("awake at")).count(), 4, "{lines:#?}");
 }

@@ -3,10 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "scenarios_ops/bench.rs"]
+#[path = "bench/bench.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
 mod bench;
-#[path = "scenarios_ops/child.rs"]
+#[path = "bench/child.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
 mod child;
+#[path = "common/frames.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+mod frames;
 #[path = "scenarios_ops/holds.rs"]
 mod holds;
 #[path = "scenarios_ops/id_1.rs"]
@@ -23,16 +28,22 @@ mod listing;
 mod ob_1;
 #[path = "scenarios_ops/ob_2.rs"]
 mod ob_2;
-#[path = "scenarios_ops/odd_store.rs"]
+#[path = "bench/odd_store.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
 mod odd_store;
 #[path = "scenarios_ops/opening.rs"]
 mod opening;
 #[path = "scenarios_ops/ov_1.rs"]
 mod ov_1;
+#[path = "common/pass_on.rs"]
+mod pass_on;
 #[path = "scenarios_ops/reconcile.rs"]
 mod reconcile;
-#[path = "scenarios_ops/replay.rs"]
+#[path = "bench/replay.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
 mod replay;
+#[path = "scenarios_ops/replay_control.rs"]
+mod replay_control;
 #[path = "scenarios_ops/retry.rs"]
 mod retry;
 #[path = "scenarios_ops/ri_1.rs"]
@@ -53,6 +64,9 @@ mod slots;
 mod st_2;
 #[path = "scenarios_ops/st_3.rs"]
 mod st_3;
+#[path = "common/tape.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+mod tape;
 #[path = "scenarios_ops/tm_1.rs"]
 mod tm_1;
 #[path = "scenarios_ops/tm_2.rs"]
@@ -61,5 +75,23 @@ mod tm_2;
 mod tm_3;
 #[path = "scenarios_ops/tm_4.rs"]
 mod tm_4;
-#[path = "scenarios_ops/world.rs"]
+#[path = "bench/world.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
 mod world;
+
+/// Does nothing but in a child.
+#[test]
+fn as_a_child() {
+    child::work(async |task, dir, word| match task.as_str() {
+        "id_1" => id_1::child(&dir, &word).await,
+        "id_2" => id_2::child(&dir).await,
+        "ob_1" => ob_1::child(&dir, &word).await,
+        "ov_1" => ov_1::child(&dir).await,
+        "ri_1" => ri_1::child(&dir, &word).await,
+        "rt_1" => rt_1::child(&dir, &word).await,
+        "st_2" => st_2::child(&dir).await,
+        "st_3" => st_3::child(&dir).await,
+        "tm_1" => tm_1::child(&dir, &word).await,
+        _ => panic!("no such task: {task}"),
+    });
+}

@@ -5,6 +5,8 @@
 
 #[path = "common/mod.rs"]
 mod common;
+#[path = "sweep/controls.rs"]
+mod controls;
 #[path = "../durable-runtime/tests/store/crash.rs"]
 mod crash;
 #[path = "sweep/disk.rs"]

@@ -88,6 +88,20 @@ pub(crate) async fn ship(cx: &EffectContext, #[resource] world: &World, to: &str
     Ok(format!("shipped {to}"))
 }
 
+/// Takes back what a run did: for `undo`.
+#[durable::effect(key = "{what}:back", retry(attempts = 50, first = "1ms", max = "5ms"))]
+pub(crate) async fn take_back(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
+    world.enter(cx, what).await;
+    Ok(world.receipt(cx.idempotency_key()))
+}
+
+/// The same where a second time is harm.
+#[durable::effect(at_most_once)]
+pub(crate) async fn wire_back(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
+    world.enter(cx, what).await;
+    Ok(format!("wired {what}"))
+}
+
 /// A lie, for the controls: to repeat it is harm.
 #[durable::effect(idempotent)]
 pub(crate) async fn wire_as_if_idempotent(
@@ -119,8 +133,8 @@ pub(crate) fn demand(effect: &str) -> Demand {
         "look_up" => Demand::Nothing,
         "refuse" => Demand::Decided { bodies_max: PLAIN },
         "save" | "flaky" | "linger" => Demand::Decided { bodies_max: 50 },
-        "charge" | "invoice" => Demand::Key { bodies_max: 50 },
-        "wire" | "mail" | "ship" | "wire_as_if_idempotent" => Demand::Once,
+        "charge" | "invoice" | "take_back" => Demand::Key { bodies_max: 50 },
+        "wire" | "wire_back" | "mail" | "ship" | "wire_as_if_idempotent" => Demand::Once,
         other => panic!("nobody has said what the world demands of {other}"),
     }
 }

@@ -4,26 +4,27 @@
 //! what it did, a line each.
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
+    sync::Arc,
     thread,
     time::Duration,
 };
 
-use durable::{
-    RunId,
-    store::sled::{SledOptions, SledStore},
-};
+use durable::store::sled::{SledOptions, SledStore};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
 
 use crate::{
     common::{
+        check::{Runs, Shown},
         frames,
-        ledger::{FileLedger, Ledger as _, Line, World},
+        ledger::{FileLedger, Ledger as _, Line},
         replay,
+        tape::Tape,
     },
     stops::{Broken, Stop},
     work,
@@ -48,7 +49,9 @@ pub(crate) enum What {
     One { contract: String },
     /// As `One`, and says this about the step in doubt.
     Resolve { contract: String, how: How },
-    /// Keeps eight runs of everything going; begins no run with this number or a later one.
+    /// Starts a run that waits for others, or goes on with it, and reports when all runs have ended.
+    Company { fails: bool, cancelled: bool },
+    /// Keeps eight runs going, of everything and of companies; begins no run with this number or a later one.
     Load { runs: u32 },
 }
 
@@ -68,6 +71,8 @@ pub(crate) enum Said {
     Started(String),
     /// `output` returned.
     Output(String, Result<String, String>),
+    /// What somebody outside has come to know of runs.
+    Known(BTreeMap<String, Shown>),
     Report(work::Report),
     /// Every run of a load has ended.
     Done,
@@ -215,11 +220,6 @@ impl Place {
         store_path(self.dir.path())
     }
 
-    /// The world as this process, the parent, reaches it.
-    pub(crate) fn world(&self) -> World {
-        World::new(FileLedger::open(&ledger_path(self.dir.path())))
-    }
-
     /// The store, while no child has it.
     fn store(&self) -> SledStore {
         SledStore::open(self.store_path(), SledOptions::new()).unwrap()
@@ -227,7 +227,15 @@ impl Place {
 
     /// The kinds of entries of a run, as they are on disk.
     pub(crate) fn names(&self, run: &str) -> Vec<&'static str> {
-        frames::tape(&self.store(), &RunId::new(run).unwrap()).iter().map(frames::name).collect()
+        let tape = Tape::of(&self.store(), run);
+        tape.map(|tape| tape.frames(0).iter().map(frames::name).collect()).unwrap_or_default()
+    }
+
+    /// All runs, as the library shows them.
+    pub(crate) fn runs(&self) -> Runs {
+        let store = Arc::new(self.store());
+        let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        threads.block_on(replay::runs_in(store))
     }
 
     /// The replay check of all these runs.

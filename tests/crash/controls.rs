@@ -2,7 +2,7 @@
 
 use crate::{
     child::{Place, What},
-    common::check::{self, Logs, Shown},
+    common::check::{self, Seen, Shown, only},
     points::whole,
     stops::{Broken, Stop},
     work::RUN,
@@ -29,8 +29,8 @@ fn an_outcome_that_was_acknowledged_and_not_written_is_noticed() {
     let shown = place.report_on(one("hold"), Broken::DropsOutcomes);
     let Some(Ok(output)) = shown.output else { panic!("it was to be lost after it was shown: {shown:?}") };
     let report = place.report(one("hold"));
-    let shown = Shown { started: true, output: Some(output), ..Shown::default() };
-    let wrong = check::shown(RUN, &shown, &report.log, 0);
+    let shown = Shown { started: true, output: Some(Ok(output)), ..Shown::default() };
+    let wrong = check::shown(RUN, &shown, &Seen::of(report.log.clone()), 0);
     println!("{wrong:#?}");
     assert!(wrong.iter().any(|what| what.contains("its output was given")), "{report:#?}");
 }
@@ -41,7 +41,7 @@ fn a_contract_that_is_a_lie_is_noticed() {
         let mut place = Place::new();
         place.killed_at(one("a lie"), stop, Broken::No);
         let report = place.report(one("a lie"));
-        let wrong = check::ledger(&place.ledger(), &Logs::from([(RUN.to_owned(), report.log)]), 0);
+        let wrong = check::ledger(&place.ledger(), &only(RUN, report.log), 0);
         println!("{wrong:#?}");
         assert!(wrong.iter().any(|what| what.contains("2 bodies, and at most 1 may be")), "{stop:?}: {wrong:#?}");
     }

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::{
     child::{How, Place, What},
-    common::check::{self, Logs, named},
+    common::check::{self, named, only},
     stops::{Broken, Stop},
     work::{RUN, Report},
 };
@@ -96,8 +96,7 @@ impl Case {
 /// What all checkers say of a run that has ended.
 pub(crate) fn whole(place: &Place, report: &Report, run_again: usize) -> Vec<String> {
     let mut wrong = check::log(RUN, &report.log, true);
-    let logs = Logs::from([(RUN.to_owned(), report.log.clone())]);
-    wrong.extend(check::ledger(&place.ledger(), &logs, run_again));
+    wrong.extend(check::ledger(&place.ledger(), &only(RUN, report.log.clone()), run_again));
     wrong.extend(place.replays([&RUN.to_owned()]));
     wrong
 }

@@ -1,20 +1,17 @@
-//! Random kills over eight concurrent runs of the workflow that uses everything.
+//! Random kills over eight concurrent runs of the workflows that use everything.
 
 use std::{collections::BTreeMap, thread, time::Duration};
-
-use durable::{
-    Runtime,
-    store::sled::{SledOptions, SledStore},
-};
 
 use crate::{
     child::{Place, Said, Talking, Task, What},
     common::{
-        check::{self, Logs},
-        everything::everything_of,
+        check,
+        company::WORDS,
+        outside::Known,
         rng::{Rng, first_seed},
     },
     stops::{Broken, Stop},
+    work::{self, is_cancelled},
 };
 
 /// Stores that are killed beside each other, and how often each.
@@ -28,6 +25,7 @@ const RUNS: u32 = 10_000;
 struct Heard {
     started: Vec<String>,
     outputs: BTreeMap<String, Result<String, String>>,
+    known: Known,
     wrong: Vec<String>,
     noise: String,
 }
@@ -42,6 +40,7 @@ impl Heard {
                     self.wrong.push(format!("{run} gave another output: {output:?}"));
                 }
             }
+            Said::Known(known) => self.known.add(known),
             _ => {}
         }
     }
@@ -93,47 +92,54 @@ fn kills(seed: u64, kills: u32, broken: Broken) -> (usize, Vec<String>) {
         }
     }
     child.kill();
-    let (logs, mut wrong) = (logs(&place), std::mem::take(&mut heard.wrong));
-    for (run, log) in &logs {
-        wrong.extend(check::log(run, log, true));
-        let output = log.last().and_then(|entry| entry["value"]["Ok"].as_str());
-        if output != Some(&everything_of(run)) {
-            wrong.push(format!("{run} ended with {:?}", log.last()));
+    let (runs, mut wrong) = (place.runs(), std::mem::take(&mut heard.wrong));
+    for (run, seen) in &runs {
+        wrong.extend(seen.check(run, true));
+    }
+    let begun: Vec<u32> = (0..RUNS).take_while(|n| runs.contains_key(&work::id(*n))).collect();
+    let mut sent = Vec::new();
+    let ids: Vec<String> = begun.iter().map(|n| work::id(*n)).collect();
+    for (n, run) in begun.iter().zip(&ids) {
+        let cancelled = runs[run].end().is_some_and(|end| end["entry"] == "run.cancelled");
+        if !(cancelled && is_cancelled(*n)) {
+            wrong.extend(ended_as(run, &work::output(*n), runs[run].end()));
+        }
+        for name in ["word", "steer"].into_iter().filter(|_| n % 3 == 2) {
+            let values = WORDS.iter().filter(|(of, ..)| *of == name).map(|(.., value)| *value).collect();
+            sent.push((run.as_str(), name, values, heard.known.accepted(run, name)));
         }
     }
-    for run in &heard.started {
-        if !logs.contains_key(run) {
-            wrong.push(format!("{run} was started, and is not there"));
-        }
+    for run in heard.started.iter().filter(|run| !runs.contains_key(*run)) {
+        wrong.push(format!("{run} was started, and is not there"));
     }
     for (run, output) in &heard.outputs {
-        if output.as_ref() != Ok(&everything_of(run)) {
-            wrong.push(format!("{run} gave {output:?}"));
-        }
+        wrong.extend(ended_as(run, output, runs.get(run).and_then(|seen| seen.end())));
+    }
+    for (run, shown) in &*heard.known.all() {
+        wrong.extend(check::shown(run, shown, runs.get(run).unwrap_or(&check::Seen::default()), 0));
     }
     let lines = place.ledger();
-    wrong.extend(check::ledger(&lines, &logs, 0));
-    wrong.extend(place.replays(logs.keys()));
+    wrong.extend(check::ledger(&lines, &runs, 0));
+    wrong.extend(check::company(&runs, &lines, &sent));
+    wrong.extend(place.replays(runs.keys()));
     let noise = heard.noise.lines().filter(|line| line.contains("panicked")).map(str::to_owned);
     wrong.extend(noise);
-    println!("{} kills, {} runs, {} bodies", place.kills, logs.len(), lines.len());
-    (logs.len(), wrong)
+    println!(
+        "{} kills, {} runs and {} others, {} bodies",
+        place.kills,
+        begun.len(),
+        runs.len() - begun.len(),
+        lines.len()
+    );
+    (begun.len(), wrong)
 }
 
-/// All logs in the store, which no child has.
-fn logs(place: &Place) -> Logs {
-    let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    threads.block_on(async {
-        let store = SledStore::open(place.store_path(), SledOptions::new()).unwrap();
-        let mut logs = Logs::new();
-        let runtime = Runtime::builder().resource(place.world()).open_store(store).await.unwrap();
-        for info in runtime.runs(durable::Filter::all()).await.unwrap() {
-            let log = runtime.run(info.id.as_str()).await.unwrap().log().await.unwrap();
-            logs.insert(info.id.to_string(), log.iter().map(durable::LogEntry::to_json).collect());
-        }
-        runtime.shutdown(Duration::ZERO).await.unwrap();
-        logs
-    })
+fn ended_as(run: &str, output: &Result<String, String>, end: Option<&serde_json::Value>) -> Option<String> {
+    let same = end.is_some_and(|end| match output {
+        Ok(value) => end["value"]["Ok"] == **value,
+        Err(text) => end["value"]["Err"]["message"] == **text,
+    });
+    (!same).then(|| format!("{run} was to end with {output:?}, and ended with {end:?}"))
 }
 
 #[test]

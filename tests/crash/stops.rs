@@ -2,19 +2,23 @@
 //! that bodies write into the ledger. And stores that are broken, for the controls.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
     thread,
 };
 
 use durable::{
-    Generation, RunId, Seq,
-    store::{About, Batch, Done, Record, Row, RunRecord, Store, StoreError, Write, Written, sled::SledStore},
+    RunId,
+    store::{Act, Batch, Done, Store, Write, Written, sled::SledStore},
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     child::{Said, say},
-    common::frames,
+    common::{frames, pass_on::pass_on},
 };
 
 /// When a child stops itself.
@@ -37,6 +41,88 @@ pub(crate) enum Stop {
     BeforeEnd,
     /// At the nth thing that happens to the store: a write is submitted, or is done.
     Event(u64),
+    /// The nth one, from 1, is about to be written.
+    Before(Deed, u32),
+    /// The nth one, from 1, is on disk, and nobody has heard of it.
+    After(Deed, u32),
+}
+
+/// What is written by or for runs that wait for each other, for messages and for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Deed {
+    /// A client's message, an answer, a cancel: a row.
+    Put,
+    Awaited,
+    Received,
+    Asked,
+    Answered,
+    Spawned,
+    /// The end of a child, with the row for its parent.
+    ChildEnd,
+    ChildResult,
+    Sent,
+    Published,
+    UndoAdded,
+    CancelRequested,
+    /// The code is over, and something is left to do.
+    Ending,
+    Undo,
+    UndoResult,
+    Restarted,
+    /// The run has left memory.
+    Released,
+    Claimed,
+}
+
+impl Deed {
+    pub(crate) const ALL: [Deed; 18] = [
+        Deed::Put,
+        Deed::Awaited,
+        Deed::Received,
+        Deed::Asked,
+        Deed::Answered,
+        Deed::Spawned,
+        Deed::ChildEnd,
+        Deed::ChildResult,
+        Deed::Sent,
+        Deed::Published,
+        Deed::UndoAdded,
+        Deed::CancelRequested,
+        Deed::Ending,
+        Deed::Undo,
+        Deed::UndoResult,
+        Deed::Restarted,
+        Deed::Released,
+        Deed::Claimed,
+    ];
+
+    /// Whether a write does it; `undoing`: the runs that take back what they did.
+    fn is(self, write: &Write, names: &[&str], undoing: &BTreeSet<RunId>) -> bool {
+        let acts = |is: fn(&Act) -> bool| matches!(write, Write::Append(batch) if batch.acts.iter().any(is));
+        let has = |name| names.contains(&name);
+        match self {
+            Deed::Put => matches!(write, Write::Put { .. }),
+            Deed::Awaited => has("signal.awaited"),
+            Deed::Received => has("signal.received"),
+            Deed::Asked => has("question.asked"),
+            Deed::Answered => has("question.answered"),
+            Deed::Spawned => has("child.spawned"),
+            Deed::ChildEnd => has("run.ended") && acts(|act| matches!(act, Act::Put { .. })),
+            Deed::ChildResult => has("child.result"),
+            Deed::Sent => has("message.sent"),
+            Deed::Published => has("value.published"),
+            Deed::UndoAdded => has("undo.added"),
+            Deed::CancelRequested => has("run.cancel_requested"),
+            Deed::Ending => has("run.ending"),
+            Deed::Undo => frames::undoes(write),
+            Deed::UndoResult => {
+                matches!(write, Write::Append(batch) if undoing.contains(&batch.run)) && has("effect.result")
+            }
+            Deed::Restarted => acts(|act| matches!(act, Act::Next { .. })),
+            Deed::Released => matches!(write, Write::Release { .. }),
+            Deed::Claimed => matches!(write, Write::Claim { .. }),
+        }
+    }
 }
 
 impl Stop {
@@ -59,7 +145,7 @@ impl Stop {
             Stop::BeforeResult => "K3",
             Stop::Result => "K4",
             Stop::BeforeEnd => "K5",
-            Stop::Never | Stop::Event(_) => "",
+            _ => "",
         }
     }
 }
@@ -74,6 +160,8 @@ pub(crate) enum Broken {
     },
     /// From the first outcome on.
     DropsOutcomes,
+    /// Messages from clients are acknowledged and never written.
+    DropsPuts,
 }
 
 /// Says that the point is reached, and waits for the end: nobody who waits for this thread goes on.
@@ -91,19 +179,31 @@ pub(crate) struct Labelled {
     events: std::sync::Arc<AtomicU64>,
     entries: AtomicU64,
     dropping: AtomicBool,
+    /// How often what it is to stop at was done.
+    deeds: AtomicU32,
+    undoing: Mutex<BTreeSet<RunId>>,
 }
 
 impl Labelled {
     pub(crate) fn new(inner: SledStore, stop: Stop, broken: Broken) -> Labelled {
-        let (events, entries, dropping) = Default::default();
-        Labelled { inner, stop, broken, events, entries, dropping }
+        let (events, entries, dropping, deeds, undoing) = Default::default();
+        Labelled { inner, stop, broken, events, entries, dropping, deeds, undoing }
+    }
+
+    /// Whether this is the write of that number that does it.
+    fn does(&self, deed: Deed, nth: u32, write: &Write, names: &[&str]) -> bool {
+        let is = deed.is(write, names, &self.undoing.lock().unwrap());
+        is && 1 + self.deeds.fetch_add(1, Ordering::SeqCst) == nth
     }
 
     fn drops(&self, write: &Write, names: &[&str]) -> bool {
+        if self.broken == Broken::DropsPuts {
+            return matches!(write, Write::Put { .. });
+        }
         let Write::Append(Batch { count, .. }) = write else { return false };
         let before = self.entries.fetch_add(u64::from(*count), Ordering::SeqCst);
         let begins = match self.broken {
-            Broken::No => false,
+            Broken::No | Broken::DropsPuts => false,
             Broken::DropsAppends { after } => before >= after,
             Broken::DropsOutcomes => names.contains(&"effect.result"),
         };
@@ -120,25 +220,27 @@ fn event(events: &AtomicU64, stop: Stop) {
 }
 
 impl Store for Labelled {
-    fn about(&self) -> &About {
-        self.inner.about()
-    }
+    pass_on!(inner);
 
     fn submit(&self, write: Write, done: Done) {
         let (names, stop) = (frames::names(&write), self.stop);
         event(&self.events, stop);
-        let (before, after) = match &write {
-            Write::Create { .. } => (stop == Stop::BeforeCreated, stop == Stop::Created),
-            Write::Append(_) => {
-                let has = |name| names.contains(&name);
-                let before = (has("effect.result") && stop == Stop::BeforeResult)
-                    || (has("run.ended") && stop == Stop::BeforeEnd);
-                let after =
-                    (has("effect.called") && stop == Stop::Called) || (has("effect.result") && stop == Stop::Result);
-                (before, after)
-            }
+        let has = |name| names.contains(&name);
+        let (before, after) = match (stop, &write) {
+            (Stop::Before(deed, nth), write) => (self.does(deed, nth, write, &names), false),
+            (Stop::After(deed, nth), write) => (false, self.does(deed, nth, write, &names)),
+            (stop, Write::Create { .. }) => (stop == Stop::BeforeCreated, stop == Stop::Created),
+            (Stop::BeforeResult, Write::Append(_)) => (has("effect.result"), false),
+            (Stop::BeforeEnd, Write::Append(_)) => (has("run.ended"), false),
+            (Stop::Called, Write::Append(_)) => (false, has("effect.called")),
+            (Stop::Result, Write::Append(_)) => (false, has("effect.result")),
             _ => (false, false),
         };
+        if let Write::Append(batch) = &write
+            && frames::undoes(&write)
+        {
+            self.undoing.lock().unwrap().insert(batch.run.clone());
+        }
         if before {
             stop_here();
         }
@@ -154,30 +256,5 @@ impl Store for Labelled {
             done(result);
         });
         self.inner.submit(write, done);
-    }
-
-    fn read(&self, run: &RunId, generation: Generation, from: Seq, most: usize) -> Result<Vec<Record>, StoreError> {
-        self.inner.read(run, generation, from, most)
-    }
-
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        self.inner.rows(run)
-    }
-
-    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.inner.run(run)
-    }
-
-    fn runs(
-        &self,
-        live: Option<bool>,
-        after: Option<&RunId>,
-        most: usize,
-    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
-        self.inner.runs(live, after, most)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.inner.close()
     }
 }

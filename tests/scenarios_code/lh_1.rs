@@ -1,8 +1,7 @@
 //! O-LH-1: 100,000 steps.
 //!
 //! No time is measured here: that cost is flat and linear is shown by what is counted, the bytes and reads of a replay, and by what a run in
-//! memory keeps. The warning about a long log is in tests/observe.rs. Left out: going on in a fresh log (`restart_as`), and a race with a signal,
-//! for which stands a race with an effect.
+//! memory keeps. The warning about a long log is in tests/observe.rs.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -94,6 +93,92 @@ async fn ten_thousand_races_leave_nothing_open() {
     assert_eq!(bench.status("races").await, Status::Completed);
     assert_eq!(bench.tape("races").frames.len(), frames);
     crate::support::replays(&bench.tape("races"), &bench.clock, 2).await.unwrap();
+}
+
+/// Each turn waits for a signal, but not for ever.
+#[durable::workflow]
+async fn is_told(times: u64) -> u64 {
+    let mut sum = 0;
+    for _ in 0..times {
+        let pause = async {
+            durable::sleep(Duration::from_secs(3_600)).await;
+            0
+        };
+        sum += durable::race((durable::signal::<u64>("n"), pause)).await;
+    }
+    mark(sum).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_races_of_a_signal_and_a_sleep_leave_nothing_open() {
+    let bench = Bench::on(Backend::Memory).await;
+    let run = bench.runtime.start("told", is_told(10_000)).await.unwrap();
+    for n in 0..10_000_u64 {
+        run.signal("n", &n).await.unwrap();
+    }
+    assert_eq!(run.returned().await.unwrap(), 10_000 * 9_999 / 2);
+    let names = bench.names("told").await;
+    let count = |name| names.iter().filter(|n| **n == name).count();
+    assert_eq!((count("signal.awaited"), count("signal.received")), (10_000, 10_000));
+    assert_eq!((count("timer.set"), count("step.closed"), count("timer.fired")), (10_000, 10_000, 0));
+    assert!(run.messages().await.unwrap().is_empty());
+    let frames = bench.tape("told").frames.len();
+    bench.clock.advance(Duration::from_secs(7_200));
+    assert_eq!(bench.status("told").await, Status::Completed);
+    assert_eq!(bench.tape("told").frames.len(), frames);
+    crate::support::replays(&bench.tape("told"), &bench.clock, 2).await.unwrap();
+}
+
+/// Takes so many in each of its logs, and goes on in a fresh one.
+#[durable::workflow]
+async fn lives_long(sum: u64, logs_left: u32) -> u64 {
+    let mut sum = sum;
+    for _ in 0..1_000 {
+        sum += durable::signal::<u64>("n").await;
+    }
+    if logs_left == 0 {
+        return mark(sum).await;
+    }
+    durable::restart_as(lives_long(sum, logs_left - 1)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_goes_on_in_fresh_logs_takes_its_unread_signals_along_and_replays_the_last_one() {
+    for backend in [Backend::Memory, Backend::Sled] {
+        let bench = Bench::on(backend).await;
+        let run = bench.runtime.start("long", lives_long(0, 9)).await.unwrap();
+        // All but the last one, faster than they are taken: what one log does not need is there for the next.
+        let mut signals = tokio::task::JoinSet::new();
+        for n in 0..9_999_u64 {
+            let runtime = bench.runtime.clone();
+            signals.spawn(async move { runtime.signal("long", "n", &n).id(n.to_string()).await.unwrap() });
+            if signals.len() >= 64 {
+                signals.join_next().await.unwrap().unwrap();
+            }
+        }
+        signals.join_all().await;
+        until("the last log", async || {
+            run.generations().await.unwrap() == 10 && run.messages().await.unwrap().is_empty()
+        })
+        .await;
+        bench.until_status("long", "waiting", |status| status.as_str() == "awaiting signal").await;
+        for log in 0..9 {
+            let names: Vec<_> = run.log_of(log).await.unwrap().iter().map(|entry| entry.name).collect();
+            assert_eq!((names.len(), *names.last().unwrap()), (1 + 2_000 + 1, "run.restarted"), "log {log}");
+        }
+        // The next process reads the last log alone. What was sent before is not taken again.
+        let bench = bench.reopened().await;
+        let run = bench.runtime.run("long").await.unwrap();
+        let before = bench.store.bytes_read.load(Ordering::Relaxed);
+        run.signal("n", &0).id("0").await.unwrap();
+        run.signal("n", &1_000_000).id("the last").await.unwrap();
+        bench.end("long").await.unwrap();
+        assert_eq!(run.returned_as::<u64>().await.unwrap(), 9_999 * 9_998 / 2 + 1_000_000);
+        let read = bench.store.bytes_read.load(Ordering::Relaxed) - before;
+        let one_log: usize =
+            crate::image::Tape::of(&*bench.store, "long").unwrap().frames(9).iter().map(|f| f.len()).sum();
+        assert!(read < 8 * one_log as u64 + 100_000, "{read} bytes were read, and the last log has {one_log}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

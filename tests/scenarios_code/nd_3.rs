@@ -1,7 +1,8 @@
 //! O-ND-3: a recorded step met by another one.
 //!
-//! Every pair of two kinds of step, and of one kind with another name or input. Left out: waits for signals, and children, which are steps
-//! that do not exist yet.
+//! Every pair of two kinds of step, and of one kind with another name or input.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use durable::Code;
 
@@ -32,11 +33,40 @@ fn steps() -> Vec<(&'static str, Op)> {
     ]
 }
 
+/// Those that wait for the world outside, tell it something, or start other runs.
+fn waiting_steps() -> Vec<(&'static str, Op)> {
+    vec![
+        ("signal", Op::Signal("go")),
+        ("signal of another name", Op::Signal("stop")),
+        ("drain of signals", Op::Signals("go")),
+        ("question", Op::Ask("shall I?")),
+        ("another question", Op::Ask("shall I not?")),
+        ("child", Op::Child("inner", 1)),
+        ("child of another input", Op::Child("inner", 2)),
+        ("child of another workflow", Op::Child("sibling", 1)),
+        ("detached child", Op::Detached(1)),
+        ("message", Op::Send("word", 1)),
+        ("message of another value", Op::Send("word", 2)),
+        ("message of another name", Op::Send("sword", 1)),
+        ("published value", Op::Publish("stage", 1)),
+        ("another published value", Op::Publish("stage", 2)),
+        ("compensation", Op::Undo(1)),
+        ("compensation of another input", Op::Undo(2)),
+        ("shield", Op::Shield),
+    ]
+}
+
 /// The first command of each, as a divergence names it.
 fn recorded_as(op: &Op) -> &'static str {
     match op {
         Op::Sleep(_) | Op::NamedSleep(_) => "timer.set",
         Op::Version(..) => "version.chosen",
+        Op::Signal(_) | Op::Signals(_) => "signal.awaited",
+        Op::Ask(_) => "question.asked",
+        Op::Child(..) | Op::Detached(_) => "child.spawned",
+        Op::Send(..) => "message.sent",
+        Op::Publish(..) => "value.published",
+        Op::Undo(_) => "undo.added",
         _ => "effect.called",
     }
 }
@@ -52,7 +82,7 @@ async fn finished(backend: Backend, id: &str, ops: Vec<Op>) -> Bench {
 
 /// Opens what is left of the run with other code, which must be refused, and puts the old code back.
 async fn refuses(bench: &Bench, id: &str, cut: usize, old: &[Op], new: &[Op], recorded: &str) {
-    let tape = bench.tape(id);
+    let tape = bench.tape_of_all(id);
     script(id, new);
     let next = Bench::after(&tape, cut, &bench.clock).await;
     let error = next.parked(id).await;
@@ -88,6 +118,71 @@ async fn another_step_than_the_recorded_one_is_a_divergence_for_every_pair() {
             }
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_waits_or_tells_is_met_by_itself_alone() {
+    let all: Vec<_> = steps().into_iter().chain(waiting_steps()).collect();
+    for (n, (what, recorded)) in all.iter().enumerate() {
+        let is_old = n < steps().len();
+        let id = format!("waiting-pair-{n}");
+        let old = vec![recorded.clone(), Op::B(99)];
+        let bench = finished(Backend::Memory, &id, old.clone()).await;
+        let met = if is_old { waiting_steps() } else { all.clone() };
+        let len = bench.tape(&id).frames.len();
+        for (m, (_, asked)) in met.into_iter().enumerate() {
+            if asked == *recorded {
+                continue;
+            }
+            let new = [asked, Op::B(99)];
+            refuses(&bench, &id, 2, &old, &new, recorded_as(recorded)).await;
+            // With all but the end in the log, for some of them.
+            if m % 5 == n % 5 {
+                refuses(&bench, &id, len - 1, &old, &new, recorded_as(recorded)).await;
+            }
+        }
+        println!("{what} is met by itself alone");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_with_other_names_or_another_subject_is_another_question() {
+    VERSION.store(0, Ordering::SeqCst);
+    let bench = Bench::on(Backend::Memory).await;
+    bench.runtime.start("asks", asks()).await.unwrap();
+    bench.until_status("asks", "asking", |status| status.as_str() == "awaiting answer").await;
+    let tape = bench.tape("asks");
+    for version in 1..=4 {
+        VERSION.store(version, Ordering::SeqCst);
+        let next = Bench::after(&tape, tape.frames.len(), &bench.clock).await;
+        if version < 4 {
+            assert_eq!(next.parked("asks").await.code(), Code::Diverged, "{version}");
+            assert_eq!(next.tape("asks").frames, tape.frames);
+        } else {
+            let token = next.runtime.questions().await.unwrap().remove(0).token;
+            next.runtime.answer(token, durable::Reply::granted(&())).by("ann").await.unwrap();
+            next.end("asks").await.unwrap();
+            next.replays("asks").await;
+        }
+    }
+}
+
+static VERSION: AtomicU32 = AtomicU32::new(0);
+
+fn question() -> durable::Question {
+    match VERSION.load(Ordering::SeqCst) {
+        0 => durable::Question::new("pay?").about(&1).by(["ann"]),
+        1 => durable::Question::new("pay?").about(&2).by(["ann"]),
+        2 => durable::Question::new("pay?").about(&1).by(["bob"]),
+        3 => durable::Question::new("pay?").about(&1),
+        // How long it may be answered is for the log to say.
+        _ => durable::Question::new("pay?").about(&1).by(["ann"]).within(std::time::Duration::from_secs(60)),
+    }
+}
+
+#[durable::workflow]
+async fn asks() -> bool {
+    durable::ask::<()>(question()).await.is_granted()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,4 @@
 //! O-ND-5: losers of a race keep nobody busy.
-//!
-//! A wait for a signal as third branch comes with signals.
 
 use std::time::Duration;
 
@@ -34,7 +32,8 @@ async fn first_of() -> u32 {
         1
     };
     let within = async { durable::timeout(2 * HOUR, async { durable::sleep(HOUR).await }).await.map_or(2, |()| 3) };
-    let n = durable::race((fast(), pause, wall, within)).await;
+    let told = async { durable::signal::<u32>("x").await };
+    let n = durable::race((fast(), pause, wall, within, told)).await;
     done(n).await
 }
 
@@ -46,16 +45,21 @@ async fn a_run_ends_with_its_winner_and_the_losing_sleeps_wake_nobody() {
         // No time passes at all.
         assert_eq!(run.returned().await.unwrap(), 7);
         let log = bench.log("race").await;
-        let set = log.iter().filter(|entry| entry.name == "timer.set").map(|entry| entry.step.unwrap());
+        let waits = |entry: &&durable::LogEntry| ["timer.set", "signal.awaited"].contains(&entry.name);
+        let set = log.iter().filter(waits).map(|entry| entry.step.unwrap());
         let closed = log.iter().filter(|entry| entry.name == "step.closed").map(|entry| entry.step.unwrap());
         let (set, closed): (Vec<_>, Vec<_>) = (set.collect(), closed.collect());
-        assert_eq!((set.len(), &set), (4, &closed), "all sleeps are closed, in the order set");
+        assert_eq!((set.len(), &set), (5, &closed), "all sleeps and the wait are closed, in the order asked");
         // A cut behind which the effect is not over yet, in a world where no time has passed.
         every_cut(&bench, "race").await;
         let frames = bench.tape("race").frames;
         bench.clock.advance(2 * HOUR);
         bench.until_status("race", "completed", |status| *status == Status::Completed).await;
         assert_eq!(bench.tape("race").frames, frames, "2 hours later nothing is said");
+        // A message that comes later is told so.
+        let late = bench.runtime.signal("race", "x", &1).await.unwrap_err();
+        assert!(late.is_run_ended(), "{late}");
+        assert_eq!(bench.tape("race").frames, frames);
         bench.replays("race").await;
         // After a restart as well.
         let bench = bench.reopened().await;

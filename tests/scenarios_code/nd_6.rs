@@ -173,7 +173,7 @@ async fn a_payment_that_panics_is_in_doubt_and_says_so() {
         let bench = Bench::on(Backend::Memory).await;
         bench.runtime.start("pays", pays(with)).await.unwrap();
         bench.until_status("pays", "held", |status| matches!(status, Status::Held { .. })).await;
-        let holds = bench.runtime.holds().await;
+        let holds = bench.runtime.holds().await.unwrap();
         assert!(holds[0].reason.starts_with("it panicked: ") && holds[0].reason.contains(text_of(with)));
         assert!(holds[0].reason.len() < 20_000);
         bench.stands("pays").await;

@@ -1,6 +1,6 @@
 //! O-ND-7: an early return with branches still open.
 //!
-//! K5 is a cut of the log before its terminal entry. Left out: a child among the branches, for there are none yet.
+//! K5 is a cut of the log before its terminal entry. A child among the branches is in `nd_7_child`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{BOTH, Backend, Bench, World, every_cut_ends, every_cut_in, 
 
 /// A call that nobody can take back: it goes on until its gate opens.
 #[durable::effect(idempotent)]
-async fn send(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
+pub(crate) async fn send(cx: &EffectContext, #[resource] world: &World, what: &str) -> durable::Result<String> {
     world.note(cx, what);
     world.pass(what).await;
     match what.strip_prefix("no ") {

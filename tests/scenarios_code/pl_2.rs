@@ -1,7 +1,7 @@
 //! O-PL-2: too large.
 //!
-//! The limit counts recorded bytes: of the arguments together, of a result, of a workflow's arguments and its result. As a signal it comes with
-//! signals.
+//! The limit counts recorded bytes: of the arguments together, of a result, of a workflow's arguments and its result. What is too large as a
+//! signal is in `pl_signals`.
 
 use durable::{Code, EffectContext, Fault};
 use serde::{Deserialize, Serialize};

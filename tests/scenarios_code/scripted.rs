@@ -35,6 +35,16 @@ pub(crate) enum Op {
     Gate(&'static str, Vec<Op>, Vec<Op>),
     /// Two branches.
     Both(Vec<Op>, Vec<Op>),
+    Signal(&'static str),
+    Signals(&'static str),
+    Ask(&'static str),
+    /// A child of one of two workflows.
+    Child(&'static str, u64),
+    Detached(u64),
+    Send(&'static str, u64),
+    Publish(&'static str, u64),
+    Undo(u64),
+    Shield,
 }
 
 static SCRIPTS: LazyLock<Mutex<HashMap<String, Vec<Op>>>> = LazyLock::new(Mutex::default);
@@ -69,6 +79,12 @@ async fn c(cx: &EffectContext, #[resource] world: &World, n: u64) -> u64 {
 
 #[durable::workflow]
 async fn inner(n: u64) -> u64 {
+    a(n).await
+}
+
+/// Another one of the same shape.
+#[durable::workflow]
+async fn sibling(n: u64) -> u64 {
     a(n).await
 }
 
@@ -138,6 +154,16 @@ async fn play(ops: Vec<Op>) -> Vec<u64> {
                 out.extend(left);
                 out.extend(right);
             }
+            Op::Signal(name) => out.push(durable::signal::<u64>(name).await),
+            Op::Signals(name) => out.extend(durable::signals::<u64>(name).await),
+            Op::Ask(title) => out.extend(durable::ask::<u64>(title).await.granted()),
+            Op::Child("sibling", n) => out.push(durable::spawn(sibling(n)).await.await),
+            Op::Child(_, n) => out.push(durable::spawn(inner(n)).await.await),
+            Op::Detached(n) => out.push(durable::spawn(inner(n)).detached().await.await),
+            Op::Send(name, n) => durable::send("nobody", name, &n).await,
+            Op::Publish(name, n) => durable::publish(name, &n).await,
+            Op::Undo(n) => durable::undo(c(n)).await,
+            Op::Shield => out.push(durable::shield(a(1)).await),
         }
     }
     out

@@ -9,7 +9,7 @@ use std::{
 };
 
 use durable::{
-    Builder, Clock, Code, EffectContext, Error, LogEntry, Runtime, Status, TestClock,
+    Builder, Clock, Code, EffectContext, Error, LogEntry, Reply, Runtime, Status, TestClock,
     store::{
         Store,
         memory::MemoryStore,
@@ -18,7 +18,10 @@ use durable::{
 };
 use tokio::sync::watch;
 
-use crate::tape::{Heads, Tape, Taped, frames};
+use crate::{
+    image::Image,
+    tape::{Heads, Tape, Taped, frames},
+};
 
 /// How often the replay check replays a log.
 pub(crate) const REPLAYS: usize = 50;
@@ -128,7 +131,7 @@ pub(crate) struct Bench {
     pub(crate) world: World,
     pub(crate) clock: TestClock,
     pub(crate) store: Arc<Taped>,
-    memory: Option<Arc<MemoryStore>>,
+    memory: Option<Image>,
     heads: Arc<Heads>,
     dir: Option<tempfile::TempDir>,
 }
@@ -169,7 +172,7 @@ impl Bench {
     /// Shuts down, and opens the same store as the next process would.
     pub(crate) async fn reopened(self) -> Bench {
         self.runtime.shutdown(Duration::ZERO).await.unwrap();
-        let memory = self.memory.map(|memory| Arc::new(memory.reopened()));
+        let memory = self.memory.map(|memory| memory.reopened());
         Bench::open(self.dir, self.heads, self.clock, memory, World::new(), |builder| builder).await
     }
 
@@ -177,7 +180,7 @@ impl Bench {
         dir: Option<tempfile::TempDir>,
         heads: Arc<Heads>,
         clock: TestClock,
-        memory: Option<Arc<MemoryStore>>,
+        memory: Option<Image>,
         world: World,
         build: impl FnOnce(Builder) -> Builder,
     ) -> Bench {
@@ -188,8 +191,8 @@ impl Bench {
                 (Arc::new(opened.unwrap().unwrap()), None)
             }
             None => {
-                let memory = memory.unwrap_or_default();
-                (memory.clone(), Some(memory))
+                let memory = memory.unwrap_or_else(|| Image::from(Arc::new(MemoryStore::new())));
+                (Arc::new(memory.clone()), Some(memory))
             }
         };
         let store = Arc::new(Taped::new(inner, heads.clone()));
@@ -201,6 +204,10 @@ impl Bench {
 
     pub(crate) fn tape(&self, id: &str) -> Tape {
         self.store.tape(id)
+    }
+
+    pub(crate) fn tape_of_all(&self, id: &str) -> Tape {
+        self.store.tape_of_all(id)
     }
 
     pub(crate) async fn log(&self, id: &str) -> Vec<LogEntry> {
@@ -232,15 +239,28 @@ impl Bench {
         }
     }
 
-    /// Lets time pass whenever the run waits for nothing else, until it has ended or is parked.
+    /// Lets time pass whenever the run waits for nothing else, gives it the signals and answers that it waits for (a 7), until it has
+    /// ended or is parked.
     pub(crate) async fn end(&self, id: &str) -> Result<(), Error> {
         let run = self.runtime.run(id).await.unwrap();
         let returned = run.returned_as::<serde_json::Value>();
         let pass = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                if let Ok(Status::Sleeping { until: at } | Status::Retrying { at, .. }) = run.status().await {
-                    self.pass_time_until(at);
+                match run.status().await {
+                    Ok(Status::Sleeping { until: at } | Status::Retrying { at, .. }) => self.pass_time_until(at),
+                    Ok(Status::AwaitingSignal { names }) => {
+                        for name in names {
+                            // It may have ended meanwhile.
+                            let _ = run.signal(&name, &7).await;
+                        }
+                    }
+                    Ok(Status::AwaitingAnswer { tokens }) => {
+                        for token in tokens {
+                            let _ = self.runtime.answer(token, Reply::granted(&7)).await;
+                        }
+                    }
+                    _ => {}
                 }
             }
         };

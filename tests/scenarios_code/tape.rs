@@ -12,7 +12,12 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use durable::{
     Generation, RunId, Seq,
-    store::{About, Batch, Done, Head, Record, Row, RunRecord, Store, StoreError, Write, Written, memory::MemoryStore},
+    store::{About, Batch, Done, Head, Record, Store, StoreError, Write, Written, memory::MemoryStore},
+};
+
+use crate::{
+    image::{self, Image},
+    pass_on::pass_on,
 };
 
 /// Passes everything on, and keeps the head with which each run was made: that of a run that has not ended.
@@ -34,8 +39,17 @@ impl Taped {
     pub(crate) fn tape(&self, id: &str) -> Tape {
         let run = RunId::new(id).unwrap();
         let head = self.heads.lock().unwrap()[&run].clone();
-        let frames = frames(&*self.inner, &run);
-        Tape { run, head, frames }
+        let (about, frames) = (self.inner.about().clone(), frames(&*self.inner, &run));
+        Tape { run, about, head, frames, others: Vec::new() }
+    }
+
+    /// The same, with the other runs of its store: its children.
+    pub(crate) fn tape_of_all(&self, id: &str) -> Tape {
+        let mut tape = self.tape(id);
+        let all = self.inner.runs(None, None, usize::MAX).unwrap();
+        let others = all.into_iter().filter(|(other, _)| *other != tape.run);
+        tape.others = others.filter_map(|(other, _)| image::Tape::of(&*self.inner, other.as_str())).collect();
+        tape
     }
 }
 
@@ -57,9 +71,7 @@ pub(crate) fn frames(store: &dyn Store, run: &RunId) -> Vec<Bytes> {
 }
 
 impl Store for Taped {
-    fn about(&self) -> &About {
-        self.inner.about()
-    }
+    pass_on!(inner: about, rows, published, dump, run, runs, close);
 
     fn submit(&self, write: Write, done: Done) {
         if let Write::Create { run, head, .. } = &write {
@@ -74,35 +86,17 @@ impl Store for Taped {
         self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(records)
     }
-
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        self.inner.rows(run)
-    }
-
-    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.inner.run(run)
-    }
-
-    fn runs(
-        &self,
-        live: Option<bool>,
-        after: Option<&RunId>,
-        most: usize,
-    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
-        self.inner.runs(live, after, most)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.inner.close()
-    }
 }
 
 /// A run's log.
 #[derive(Clone)]
 pub(crate) struct Tape {
     pub(crate) run: RunId,
+    about: About,
     head: Head,
     pub(crate) frames: Vec<Bytes>,
+    /// The run's children, where they matter.
+    others: Vec<image::Tape>,
 }
 
 impl Tape {
@@ -111,13 +105,13 @@ impl Tape {
         &self.head
     }
 
-    /// A store in memory that holds the first `len` entries, of a run that is listed as unfinished.
-    pub(crate) fn store(&self, len: usize) -> Arc<MemoryStore> {
+    /// A store in memory that holds the first `len` entries, of a run that is listed as unfinished; its children are about to end.
+    pub(crate) fn store(&self, len: usize) -> Image {
         let store = Arc::new(MemoryStore::new());
         let run = self.run.clone();
         let (frames, head) = (self.frames[0].clone(), self.head.clone());
         now(&store, Write::Create { run: run.clone(), count: 1, frames, head });
-        let Written::Claimed(epoch) = now(&store, Write::Claim { run: run.clone() }) else {
+        let Written::Claimed(epoch) = now(&store, Write::Claim { run: run.clone(), aside: None }) else {
             panic!("a claim is answered with an epoch")
         };
         // In records of some entries each, as a store that is written to while the run goes on has them.
@@ -138,8 +132,13 @@ impl Tape {
             };
             now(&store, Write::Append(batch));
         }
-        now(&store, Write::Release { run, epoch });
-        store
+        now(&store, Write::Release { run, epoch, wait: None });
+        for other in &self.others {
+            let entries = other.frames(0);
+            let ended = entries.last().is_some_and(|last| crate::frames::name(last) == "run.ended");
+            other.put_into(&store, 0, &entries[..entries.len() - usize::from(ended)]);
+        }
+        Image { about: self.about.clone(), store }
     }
 }
 

@@ -342,7 +342,7 @@ async fn a_held_step_that_the_code_gives_up_holds_nobody_any_more() {
         let hold = bench.held("run").await;
         bench.advance(secs(60)).await;
         assert_eq!(bench.end("run").await, json!({ "Ok": 0 }));
-        assert!(bench.runtime.holds().await.is_empty());
+        assert!(bench.runtime.holds().await.unwrap().is_empty());
         let error = refused(bench.runtime.resolve("run", hold.step, hold.attempt, Resolution::run_again()).await);
         assert_eq!(error.code(), Code::NotInDoubt);
         assert_eq!(bench.world.bodies("pay"), 1);

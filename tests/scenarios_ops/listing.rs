@@ -48,15 +48,15 @@ async fn runs_are_listed_by_what_they_are_and_where_they_stand() {
         assert_eq!(ids(&bench, Filter::all().workflow("first")).await, ["a", "b"]);
         assert_eq!(ids(&bench, Filter::all().workflow("second")).await, [""; 0]);
         assert_eq!(ids(&bench, Filter::all().workflow("the second")).await, ["c"]);
-        assert_eq!(ids(&bench, Filter::all().status("running")).await, ["a", "b"]);
+        assert_eq!(ids(&bench, Filter::all().status(durable::StatusKind::Running)).await, ["a", "b"]);
         assert_eq!(ids(&bench, Filter::finished()).await, [""; 0]);
 
         bench.clock.advance(secs(1));
         bench.world.open("gated");
         until("the end", async || ids(&bench, Filter::finished()).await.len() == 2).await;
         assert_eq!(ids(&bench, Filter::unfinished()).await, ["c"]);
-        assert_eq!(ids(&bench, Filter::finished().workflow("first").status("failed")).await, ["b"]);
-        assert_eq!(ids(&bench, Filter::unfinished().status("completed")).await, [""; 0]);
+        assert_eq!(ids(&bench, Filter::finished().workflow("first").status(durable::StatusKind::Failed)).await, ["b"]);
+        assert_eq!(ids(&bench, Filter::unfinished().status(durable::StatusKind::Completed)).await, [""; 0]);
 
         let bench = bench.restarted().await;
         let runs = bench.runtime.runs(Filter::all()).await.unwrap();

@@ -44,10 +44,11 @@ async fn gulp() -> u32 {
     sip(5).await
 }
 
-/// `brew`: starts the runs, and ends when all sleep. `poison`: the same code, which now kills. `cure`: the code is mended.
+/// `brew`: starts the runs, and ends when all sleep. `poison`: the same code, which now kills; `later`: when the sleeps are over, for
+/// who only waits is not replayed.
 pub(crate) async fn child(dir: &Path, word: &str) {
-    POISON.store(word == "poison", std::sync::atomic::Ordering::Relaxed);
-    let clock = TestClock::at(BEGINNING);
+    POISON.store(word.starts_with("poison"), std::sync::atomic::Ordering::Relaxed);
+    let clock = TestClock::at(if word.ends_with("later") { BEGINNING + secs(600) } else { BEGINNING });
     let store = open_sled(dir.join("store")).await.unwrap();
     let world = World::in_file(dir.join("ledger"));
     let runtime = Runtime::builder().resource(world).clock(clock).open_store(store).await.unwrap();
@@ -57,20 +58,20 @@ pub(crate) async fn child(dir: &Path, word: &str) {
         }
         // In the middle of the list.
         runtime.start("healthy 050 but not quite", drink(true)).await.unwrap();
-        let asleep = Filter::all().status("sleeping");
+        let asleep = Filter::all().status(durable::StatusKind::Sleeping);
         until("all asleep", async || runtime.runs(asleep.clone()).await.unwrap().len() == HEALTHY + 1).await;
     } else if word == "brew three" {
         for id in ["a", "b", "c"] {
             runtime.start(id, drink(true)).await.unwrap();
             runtime.start(format!("{id} healthy"), drink(false)).await.unwrap();
         }
-        let asleep = Filter::all().status("sleeping");
+        let asleep = Filter::all().status(durable::StatusKind::Sleeping);
         until("all asleep", async || runtime.runs(asleep.clone()).await.unwrap().len() == 6).await;
     } else if word == "gulp" {
         POISON.store(true, std::sync::atomic::Ordering::Relaxed);
         runtime.start("run", gulp()).await.unwrap().returned().await.unwrap();
     } else {
-        let opening = Filter::all().status("opening");
+        let opening = Filter::all().status(durable::StatusKind::Opening);
         until("all replayed", async || runtime.runs(opening.clone()).await.unwrap().is_empty()).await;
     }
     runtime.shutdown(Duration::ZERO).await.unwrap();
@@ -119,9 +120,9 @@ async fn a_retry_of_a_run_that_still_kills_gives_it_as_many_deaths_again() {
     bench.runtime.shutdown(Duration::ZERO).await.unwrap();
     assert_eq!(parked.code, Code::DiedInReplay);
     for _ in 0..DEATHS_MAX {
-        child::dies("ob_1", dir.path(), "poison");
+        child::dies("ob_1", dir.path(), "poison later");
     }
-    assert!(child::survives("ob_1", dir.path(), "poison"));
+    assert!(child::survives("ob_1", dir.path(), "poison later"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,7 +72,7 @@ pub(crate) async fn child(dir: &Path) {
     std::process::abort();
 }
 
-async fn count(runtime: &Runtime, status: &'static str) -> usize {
+async fn count(runtime: &Runtime, status: durable::StatusKind) -> usize {
     runtime.runs(Filter::all().workflow("crowd").status(status)).await.unwrap().len()
 }
 
@@ -89,14 +89,17 @@ async fn ten_thousand_runs_go_on_without_more_bodies_than_allowed_and_wait_witho
     let runtime = builder.open_store(store.clone()).await.unwrap();
     // While the runs come back, a new one is started and ends, though every slot is taken.
     assert_eq!(runtime.start("passer-by", passer_by()).await.unwrap().returned().await.unwrap(), 5);
-    until("all to be replayed", async || count(&runtime, "opening").await == 0).await;
+    until("all to be replayed", async || count(&runtime, durable::StatusKind::Opening).await == 0).await;
     until("the bodies that may", async || BEGUN.load(Ordering::SeqCst) == BODIES_AT_ONCE).await;
     assert_eq!(runtime.start("late", passer_by()).await.unwrap().returned().await.unwrap(), 5);
-    assert_eq!((count(&runtime, "sleeping").await, count(&runtime, "running").await), (RUNS / 4 * 3, RUNS / 4));
+    assert_eq!(
+        (count(&runtime, durable::StatusKind::Sleeping).await, count(&runtime, durable::StatusKind::Running).await),
+        (RUNS / 4 * 3, RUNS / 4)
+    );
     assert_eq!(runtime.bodies().len(), BODIES_AT_ONCE);
 
     world.open("work");
-    until("the work done", async || count(&runtime, "completed").await == RUNS / 4).await;
+    until("the work done", async || count(&runtime, durable::StatusKind::Completed).await == RUNS / 4).await;
     assert_eq!(MOST.load(Ordering::SeqCst), BODIES_AT_ONCE);
     assert_eq!(BEGUN.load(Ordering::SeqCst), RUNS / 4, "each of them once in this process");
 
@@ -114,8 +117,8 @@ async fn ten_thousand_runs_go_on_without_more_bodies_than_allowed_and_wait_witho
     assert!(watched.count() - sleeps <= 2 * 60, "{} looks at the clock in a minute", watched.count() - sleeps);
 
     watched.clock.advance(secs(3_600));
-    until("the sleepers awake", async || count(&runtime, "completed").await == RUNS / 4 * 3).await;
-    assert_eq!(count(&runtime, "sleeping").await, RUNS / 4);
+    until("the sleepers awake", async || count(&runtime, durable::StatusKind::Completed).await == RUNS / 4 * 3).await;
+    assert_eq!(count(&runtime, durable::StatusKind::Sleeping).await, RUNS / 4);
     assert_eq!(runtime.run("run 00003").await.unwrap().status().await.unwrap(), Status::Completed);
     runtime.shutdown(secs(0)).await.unwrap();
 }

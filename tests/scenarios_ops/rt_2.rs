@@ -106,7 +106,7 @@ async fn a_thousand_retries_are_a_thousand_second_attempts() {
         bench.runtime.start(format!("run {n:03}"), once(n)).await.unwrap();
     }
     let retrying = async |bench: &Bench| {
-        let filter = durable::Filter::unfinished().workflow("once").status("retrying");
+        let filter = durable::Filter::unfinished().workflow("once").status(durable::StatusKind::Retrying);
         bench.runtime.runs(filter).await.unwrap().len()
     };
     until("all first attempts", async || retrying(&bench).await == 1_000).await;

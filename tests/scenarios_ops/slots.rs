@@ -60,7 +60,7 @@ fn three(builder: Builder) -> Builder {
     builder.bodies_at_once(3)
 }
 
-async fn statuses(bench: &Bench, status: &'static str) -> usize {
+async fn statuses(bench: &Bench, status: durable::StatusKind) -> usize {
     bench.runtime.runs(Filter::all().workflow("one").status(status)).await.unwrap().len()
 }
 
@@ -77,14 +77,14 @@ async fn never_more_bodies_than_allowed_and_a_crash_puts_no_more_in_doubt() {
         assert_eq!((bench.world.bodies("once"), bench.runtime.bodies().len()), (3, 3));
         let bench = bench.restarted_built(secs(0), three).await;
         bench.world.until_noted("once", 6).await;
-        until("all replayed", async || statuses(&bench, "opening").await == 0).await;
-        until("three held", async || statuses(&bench, "held").await == 3).await;
+        until("all replayed", async || statuses(&bench, durable::StatusKind::Opening).await == 0).await;
+        until("three held", async || statuses(&bench, durable::StatusKind::Held).await == 3).await;
         bench.looked().await;
-        assert_eq!((bench.world.bodies("once"), statuses(&bench, "running").await), (6, 17));
+        assert_eq!((bench.world.bodies("once"), statuses(&bench, durable::StatusKind::Running).await), (6, 17));
         // What was never begun is not in doubt, and ends by itself.
         bench.world.open("gate");
-        until("all others", async || statuses(&bench, "completed").await == 17).await;
-        for hold in bench.runtime.holds().await {
+        until("all others", async || statuses(&bench, durable::StatusKind::Completed).await == 17).await;
+        for hold in bench.runtime.holds().await.unwrap() {
             let id = hold.run.as_str();
             bench.runtime.resolve(id, hold.step, hold.attempt, durable::Resolution::run_again()).await.unwrap();
             assert_eq!(bench.end(id).await, json!(1));
@@ -121,8 +121,10 @@ async fn retries_take_a_slot_and_a_wait_for_one_holds_none() {
         bench.runtime.start(format!("run {n}"), retried()).await.unwrap();
     }
     // Those that wait for their back-off hold nothing: all ten have their first attempt.
-    until("ten to wait", async || bench.runtime.runs(Filter::all().status("retrying")).await.unwrap().len() == 10)
-        .await;
+    until("ten to wait", async || {
+        bench.runtime.runs(Filter::all().status(durable::StatusKind::Retrying)).await.unwrap().len() == 10
+    })
+    .await;
     bench.world.close("twice");
     bench.advance(secs(1)).await;
     bench.world.until_noted("twice", 11).await;

@@ -109,7 +109,7 @@ async fn sleeps_that_no_date_describes_are_slept_and_read_back() {
 async fn a_run_that_sleeps_long_wakes_nobody_meanwhile() {
     let watched = Watched::new();
     let clock = watched.clone();
-    let bench = Bench::built(Backend::Memory, |builder| builder.clock(clock)).await;
+    let bench = Bench::built(Backend::Memory, |builder| builder.clock(clock).evict_after(secs(25 * DAY))).await;
     for n in 0..100 {
         bench.runtime.start(format!("run {n}"), long(secs(25 * DAY + n))).await.unwrap();
         bench.until_word(&format!("run {n}"), "sleeping").await;

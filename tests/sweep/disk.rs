@@ -6,14 +6,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use durable::{
-    Generation, RunId, Seq,
-    store::{About, Batch, Done, Record, Row, RunRecord, Store, StoreError, Write, Written},
-};
+use durable::store::{Act, Addressee, Batch, Done, Store, Write, Written};
 use tokio::sync::Notify;
 
 use crate::{
-    common::frames,
+    common::{frames, pass_on::pass_on},
     crash::{CrashStore, Fault},
 };
 
@@ -59,6 +56,12 @@ pub(crate) enum Broken {
     AcksAtOnce,
     /// An outcome, and what follows it, is acknowledged and never written.
     LosesOutcomes,
+    /// What a batch puts into other mailboxes is a write of its own.
+    PutsApart,
+    /// What a batch takes from the mailbox is a write of its own.
+    TakesApart,
+    /// Each message is a new one, though its sender has sent it before.
+    ForgetsIds,
 }
 
 pub(crate) struct Disk {
@@ -184,43 +187,51 @@ impl Disk {
         }
         None
     }
-}
 
-impl Store for Disk {
-    fn about(&self) -> &About {
-        self.store.about()
+    /// The writes that a broken disk makes of one; the last one is answered.
+    fn torn(&self, write: Write) -> Vec<Write> {
+        match (self.broken, write) {
+            (Broken::PutsApart, Write::Append(mut batch)) => {
+                let (puts, rest) = batch.acts.into_iter().partition(|act| matches!(act, Act::Put { .. }));
+                batch.acts = rest;
+                let put = |act| match act {
+                    Act::Put { to, row } => Write::Put { run: to, row, to: Addressee::Anyone },
+                    other => unreachable!("{other:?} is no put"),
+                };
+                let puts: Vec<Act> = puts;
+                std::iter::once(Write::Append(batch)).chain(puts.into_iter().map(put)).collect()
+            }
+            (Broken::TakesApart, Write::Append(mut batch)) if batch.count > 0 => {
+                let (takes, rest) = batch.acts.into_iter().partition(|act| matches!(act, Act::Take { .. }));
+                batch.acts = rest;
+                let takes = Batch { count: 0, frames: bytes::Bytes::new(), acts: takes, head: None, ..batch.clone() };
+                let apart = (!takes.acts.is_empty()).then_some(Write::Append(takes));
+                std::iter::once(Write::Append(batch)).chain(apart).collect()
+            }
+            (Broken::ForgetsIds, Write::Put { run, mut row, to }) => {
+                row.id ^= u128::from(self.store.writes()) << 64;
+                vec![Write::Put { run, row, to }]
+            }
+            (_, write) => vec![write],
+        }
     }
 
-    fn submit(&self, write: Write, done: Done) {
+    fn submit_one(&self, write: Write, done: Done) {
         match self.submit_broken(write, done) {
             Some((write, done)) if self.death.syncs_at_once() => self.store.submit(write, done),
             later => self.queue.lock().unwrap().extend(later),
         }
         self.activity.notify_one();
     }
+}
 
-    fn read(&self, run: &RunId, generation: Generation, from: Seq, most: usize) -> Result<Vec<Record>, StoreError> {
-        self.store.read(run, generation, from, most)
-    }
+impl Store for Disk {
+    pass_on!(store);
 
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        self.store.rows(run)
-    }
-
-    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.store.run(run)
-    }
-
-    fn runs(
-        &self,
-        live: Option<bool>,
-        after: Option<&RunId>,
-        most: usize,
-    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
-        self.store.runs(live, after, most)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.store.close()
+    fn submit(&self, write: Write, done: Done) {
+        let mut writes = self.torn(write);
+        let Some(last) = writes.pop() else { unreachable!("of one write there is at least one") };
+        writes.into_iter().for_each(|write| self.submit_one(write, Box::new(drop)));
+        self.submit_one(last, done);
     }
 }

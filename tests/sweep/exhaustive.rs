@@ -1,35 +1,41 @@
-//! Death at every place of one run, and at every place of the run of [`everything`].
+//! Death at every place of one life, and at every place of the runs of [`everything`] and [`company`].
+
+use std::time::Duration;
 
 use crate::{
     common::{
-        check,
-        everything::{everything, everything_of, one},
-        ledger::Line,
-        replay,
+        check::named,
+        company::{company, company_of},
+        everything::{everything, everything_of},
         rng::{Rng, first_seed},
     },
     disk::{Broken, Death},
-    machine::{Fate, Job, Machine, RUN},
+    machine::{Ended, Fate, Job, Machine, RUN},
 };
 
-const EVERYTHING: Job =
-    Job { call: || everything("order".to_owned()), output: || everything_of("order"), slots: 1_000 };
-/// An effect that lies about its contract.
-const LIAR: Job =
-    Job { call: || one("liar".to_owned()), output: || "saved notice of: wired it".to_owned(), slots: 1_000 };
+pub(crate) const EVERYTHING: Job = Job::new(|| everything("order".to_owned()), || Ok(everything_of("order")));
+/// Runs that wait for each other, for messages and for people, and go on in a fresh log.
+pub(crate) const COMPANY: Job =
+    Job { speaks: true, ..Job::new(|| company(RUN.to_owned(), false), || company_of(RUN, false)) };
+/// The same, and in the end all is taken back.
+pub(crate) const BANKRUPT: Job =
+    Job { speaks: true, ..Job::new(|| company(RUN.to_owned(), true), || company_of(RUN, true)) };
+/// Whoever waits leaves memory at once.
+const EVICTED: Job = Job { evict_after: Duration::ZERO, ..COMPANY };
 
 /// How many writes and syncs a life has in which nobody dies; with a disk that syncs each write, and one that does not.
-fn counts(job: Job) -> (u64, u64) {
+pub(crate) fn counts(job: Job) -> (u64, u64) {
+    let ended = Fate::Ended(Ended::Returned((job.output)()));
     let mut machine = Machine::new(job, Broken::No, 0);
-    assert_eq!(machine.live(Death::BeforeWrite(u64::MAX)), Fate::Returned((job.output)()));
+    assert_eq!(machine.live(Death::BeforeWrite(u64::MAX)), ended);
     let writes = machine.counts.0;
     let mut machine = Machine::new(job, Broken::No, 0);
-    assert_eq!(machine.live(Death::BeforeSync(u64::MAX)), Fate::Returned((job.output)()));
+    assert_eq!(machine.live(Death::BeforeSync(u64::MAX)), ended);
     (writes, machine.counts.1)
 }
 
 /// Every death there is, one a run; what was wrong.
-fn sweep(job: Job, broken: Broken) -> (usize, Vec<String>) {
+pub(crate) fn sweep(job: Job, broken: Broken) -> (usize, Vec<String>) {
     let (writes, syncs) = counts(job);
     let deaths = (0..writes).map(Death::BeforeWrite).chain((0..syncs).map(Death::BeforeSync));
     let (mut runs, mut wrong) = (0, Vec::new());
@@ -58,14 +64,69 @@ fn a_run_whose_bodies_wait_for_slots_survives_a_death_before_each_of_its_writes_
 }
 
 #[test]
+fn runs_that_wait_for_each_other_survive_a_death_before_each_of_their_writes_and_syncs() {
+    survives_each_death(COMPANY);
+}
+
+#[test]
+fn what_is_taken_back_survives_a_death_before_each_write_and_sync() {
+    survives_each_death(BANKRUPT);
+}
+
+#[test]
+fn runs_that_leave_memory_whenever_they_can_survive_a_death_before_each_of_their_writes_and_syncs() {
+    survives_each_death(EVICTED);
+}
+
+/// A few writes more than a life has: then the cancel comes too late.
+const TOO_LATE: u64 = 2;
+
+#[test]
+fn a_run_that_is_cancelled_at_each_of_its_writes_ends_as_its_canceller_is_told() {
+    for job in [COMPANY, BANKRUPT] {
+        let (writes, _) = counts(job);
+        let mut cancelled = 0;
+        for at in 0..writes + TOO_LATE {
+            let mut machine = Machine::new(Job { cancel_at: Some(at), ..job }, Broken::No, 0);
+            let wrong = machine.lives(&[]);
+            assert!(wrong.is_empty(), "cancelled at {at}: {wrong:#?}");
+            let runs = machine.runs();
+            cancelled += named(runs[RUN].entries(), "run.cancelled").count() as u64;
+        }
+        println!("{cancelled} of {writes} cancels came in time");
+        assert!(cancelled > writes / 2, "{cancelled} of {writes} cancels only came in time");
+    }
+}
+
+#[test]
+fn a_run_that_is_cancelled_anywhere_survives_a_death_anywhere() {
+    let seed = first_seed();
+    let mut rng = Rng::new(seed);
+    let jobs = [COMPANY, BANKRUPT, EVICTED].map(|job| (job, counts(job)));
+    for nth in 0..400 {
+        let (job, (writes, syncs)) = jobs[rng.below(3) as usize];
+        let job = Job { cancel_at: Some(rng.below(writes)), ..job };
+        // Half of the deaths come soon after the cancel: in the middle of it.
+        let at = job.cancel_at.unwrap_or_default();
+        let death = match rng.below(4) {
+            0 | 1 => Death::BeforeWrite(at + rng.below(12)),
+            2 => Death::BeforeWrite(rng.below(writes)),
+            _ => Death::BeforeSync(rng.below(syncs)),
+        };
+        let wrong = Machine::new(job, Broken::No, seed + nth).lives(&[death]);
+        assert!(wrong.is_empty(), "CRASH_SEED={seed}, {nth}, cancelled at {at}, {death:?}: {wrong:#?}");
+    }
+}
+
+#[test]
 fn a_run_survives_two_deaths_at_any_places() {
     let seed = first_seed();
     println!("CRASH_SEED={seed}");
     let mut rng = Rng::new(seed);
-    let jobs = [2, 3, 1_000].map(|slots| Job { slots, ..EVERYTHING });
+    let jobs = [EVERYTHING, Job { slots: 2, ..EVERYTHING }, Job { slots: 3, ..EVERYTHING }, COMPANY, BANKRUPT, EVICTED];
     let counts = jobs.map(counts);
     for pair in 0..500 {
-        let which = rng.below(3) as usize;
+        let which = rng.below(jobs.len() as u64) as usize;
         let (writes, syncs) = counts[which];
         let mut death = || match rng.once_in(2) {
             true => Death::BeforeWrite(rng.below(writes)),
@@ -79,108 +140,21 @@ fn a_run_survives_two_deaths_at_any_places() {
 
 #[test]
 fn a_run_survives_a_shutdown_at_each_of_its_writes() {
-    let (writes, _) = counts(EVERYTHING);
     let mut rng = Rng::new(first_seed());
-    for (at, patient) in (0..writes).flat_map(|at| [(at, true), (at, false)]) {
-        let shutdown = Death::Shutdown { writes: at, patient };
-        let mut machine = Machine::new(EVERYTHING, Broken::No, 0);
-        let wrong = machine.lives(&[shutdown]);
-        assert!(wrong.is_empty(), "{shutdown:?}: {wrong:#?}");
-        let log = machine.log();
-        let doubt = check::named(&log, "effect.in_doubt").next();
-        assert!(!patient || doubt.is_none(), "{shutdown:?}: bodies had the time to return, and yet {doubt:?}");
-        // And a death soon after.
-        let deaths = [shutdown, Death::BeforeWrite(rng.below(20))];
-        let wrong = Machine::new(EVERYTHING, Broken::No, 0).lives(&deaths);
-        assert!(wrong.is_empty(), "{deaths:?}: {wrong:#?}");
-    }
-}
-
-#[test]
-fn the_sweep_notices_a_missing_barrier() {
-    let (runs, wrong) = sweep(EVERYTHING, Broken::AcksAtOnce);
-    println!("{} findings in {runs} runs, the first: {}", wrong.len(), wrong.first().map_or("none", String::as_str));
-    assert!(
-        wrong.iter().any(|what| what.contains("no entry of the log decided it") || what.contains("bodies, and at"))
-    );
-}
-
-#[test]
-fn the_sweep_notices_outcomes_that_are_acknowledged_and_not_written() {
-    let (runs, wrong) = sweep(EVERYTHING, Broken::LosesOutcomes);
-    println!("{} findings in {runs} runs, the first: {}", wrong.len(), wrong.first().map_or("none", String::as_str));
-    assert!(!wrong.is_empty());
-}
-
-#[test]
-fn the_sweep_notices_an_effect_whose_contract_is_a_lie() {
-    let (runs, wrong) = sweep(LIAR, Broken::No);
-    println!("{} findings in {runs} runs, the first: {}", wrong.len(), wrong.first().map_or("none", String::as_str));
-    assert!(wrong.iter().any(|what| what.contains("2 bodies, and at most 1 may be")));
-}
-
-#[test]
-fn the_checker_of_logs_notices_what_is_missing_doubled_or_late() {
-    let mut machine = Machine::new(EVERYTHING, Broken::No, 0);
-    assert_eq!(machine.live(Death::Never), Fate::Returned((EVERYTHING.output)()));
-    let log = machine.log();
-    assert_eq!(check::log(RUN, &log, true), Vec::<String>::new());
-    for place in 0..log.len() {
-        let (mut less, mut more) = (log.clone(), log.clone());
-        less.remove(place);
-        more.insert(place, log[place].clone());
-        for wrong in [less, more] {
-            assert!(!check::log(RUN, &wrong, true).is_empty(), "place {place}: {}", log[place]);
+    for job in [EVERYTHING, COMPANY] {
+        let (writes, _) = counts(job);
+        for (at, patient) in (0..writes).flat_map(|at| [(at, true), (at, false)]) {
+            let shutdown = Death::Shutdown { writes: at, patient };
+            // And a death soon after, every other time.
+            let deaths = [shutdown, Death::BeforeWrite(rng.below(20))];
+            let deaths = &deaths[..if rng.once_in(2) { 1 } else { 2 }];
+            let mut machine = Machine::new(job, Broken::No, 0);
+            let wrong = machine.lives(deaths);
+            assert!(wrong.is_empty(), "{deaths:?}: {wrong:#?}");
+            let runs = machine.runs();
+            let doubt = runs.values().flat_map(|seen| named(seen.entries(), "effect.in_doubt")).next();
+            let in_time = !patient || deaths.len() > 1 || doubt.is_none();
+            assert!(in_time, "{shutdown:?}: bodies had the time to return, and yet {doubt:?}");
         }
     }
-    // Places made right again, so that only what is said of steps is wrong.
-    for name in ["effect.called", "timer.set", "run.completed", "run.started"] {
-        let place = log.iter().position(|entry| entry["entry"] == name).unwrap();
-        let mut wrong = log.clone();
-        wrong.remove(place);
-        wrong.iter_mut().enumerate().for_each(|(place, entry)| entry["seq"] = place.into());
-        assert!(!check::log(RUN, &wrong, true).is_empty(), "without {name}");
-    }
-}
-
-#[test]
-fn the_checker_of_ledgers_notices_orphans_and_changed_keys() {
-    let mut machine = Machine::new(EVERYTHING, Broken::No, 0);
-    assert_eq!(machine.live(Death::Never), Fate::Returned((EVERYTHING.output)()));
-    let logs = check::Logs::from([(RUN.to_owned(), machine.log())]);
-    let lines = machine.ledger.lines();
-    assert_eq!(check::ledger(&lines, &logs, 0), Vec::<String>::new());
-    let changed = |effect: &str, change: &dyn Fn(&mut Line)| {
-        let mut more = lines.clone();
-        let mut line = lines.iter().find(|line| line.effect == effect).unwrap().clone();
-        change(&mut line);
-        more.push(line);
-        check::ledger(&more, &logs, 0)
-    };
-    assert!(!changed("save", &|_| {}).is_empty(), "one attempt twice");
-    assert!(!changed("save", &|line| line.attempt += 1).is_empty(), "an attempt that was not decided");
-    assert!(!changed("wire", &|line| line.path.push('x')).is_empty(), "a step that is in no log");
-    assert!(!changed("charge", &|line| line.key.push('x')).is_empty(), "another key");
-    assert!(changed("look_up", &|_| {}).is_empty(), "nobody can tell how often it is looked up");
-}
-
-#[test]
-fn the_replay_check_notices_a_log_that_is_not_of_this_code() {
-    let mut machine = Machine::new(EVERYTHING, Broken::No, 0);
-    assert_eq!(machine.live(Death::Never), Fate::Returned((EVERYTHING.output)()));
-    let image = machine.image();
-    let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    threads.block_on(replay::replays(&*image, RUN)).unwrap();
-    // A log that lacks an outcome: the replay would have to run a body.
-    let run = durable::RunId::new(RUN).unwrap();
-    let tape = crate::common::frames::tape(&*image, &run);
-    let names: Vec<_> = tape.iter().map(crate::common::frames::name).collect();
-    let shown = machine.log();
-    let of_library = shown.iter().map(|entry| entry["entry"].as_str().unwrap().replace("completed", "ended"));
-    assert_eq!(names, of_library.collect::<Vec<_>>(), "the bytes are understood as the library does");
-    let last = names.iter().rposition(|name| *name == "effect.result").unwrap();
-    let mut cut = tape[..last].to_vec();
-    cut.extend_from_slice(&tape[tape.len() - 1..]);
-    let store = crate::common::frames::store_of(&run, &cut);
-    assert!(threads.block_on(replay::replays(&store, RUN)).is_err());
 }

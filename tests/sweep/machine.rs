@@ -1,17 +1,18 @@
-//! A machine on which one process after the other works at the same run, each until it dies or the run has ended.
+//! A machine on which one process after the other works at the same runs, each until it dies or the runs have ended.
 
 use std::{
-    pin::pin,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use durable::{AnyRun, Clock, Resolution, Runtime, Status, TestClock, WorkflowCall, store::Store};
+use durable::{Clock, Error, Run, Runtime, Status, TestClock, WorkflowCall, store::Store};
 
 use crate::{
     common::{
-        check::{self, Logs, Shown},
+        check::{self, Runs},
+        company::WORDS,
         ledger::{MemoryLedger, World},
+        outside::{self, Known},
         replay,
         rng::Rng,
     },
@@ -23,6 +24,8 @@ use crate::{
 pub(crate) const RUN: &str = "run";
 /// No life takes that long, unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// So often time may pass without anything being written.
+const IDLE: usize = 1_000;
 /// Polls of other tasks after which a process that did nothing waits for something.
 const QUIET: usize = 24;
 
@@ -30,18 +33,40 @@ const QUIET: usize = 24;
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) call: fn() -> WorkflowCall<durable::Result<String>>,
-    pub(crate) output: fn() -> String,
+    pub(crate) output: fn() -> Result<String, String>,
     /// Bodies at a time; one lingers beside another.
     pub(crate) slots: usize,
+    /// How long a run that waits stays in memory.
+    pub(crate) evict_after: Duration,
+    /// Whether clients outside send the words of a company.
+    pub(crate) speaks: bool,
+    /// The run is cancelled when so many writes were submitted in a life; by each life again.
+    pub(crate) cancel_at: Option<u64>,
+}
+
+impl Job {
+    pub(crate) const fn new(
+        call: fn() -> WorkflowCall<durable::Result<String>>,
+        output: fn() -> Result<String, String>,
+    ) -> Job {
+        Job { call, output, slots: 1_000, evict_after: Duration::from_millis(500), speaks: false, cancel_at: None }
+    }
 }
 
 /// How a life went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Died,
-    Returned(String),
+    /// All runs have ended, and this one so.
+    Ended(Ended),
     /// What must not happen.
     Wrong(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Returned(Result<String, String>),
+    Cancelled,
 }
 
 pub(crate) struct Machine {
@@ -49,7 +74,7 @@ pub(crate) struct Machine {
     broken: Broken,
     rng: Rng,
     pub(crate) ledger: MemoryLedger,
-    shown: Arc<Mutex<Shown>>,
+    known: Known,
     /// Submitted and synced in the last life.
     pub(crate) counts: (u64, u64),
     wall: u64,
@@ -65,7 +90,7 @@ impl Machine {
             broken,
             rng: Rng::new(seed),
             ledger: MemoryLedger::default(),
-            shown: Arc::default(),
+            known: Known::default(),
             counts: (0, 0),
             wall: 1_700_000_000_000,
             image: Some(CrashStore::new()),
@@ -73,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// One process, from its start to its death, or until the run has ended.
+    /// One process, from its start to its death, or until the runs have ended.
     pub(crate) fn live(&mut self, death: Death) -> Fate {
         let disk = Disk::new(self.image.take().unwrap(), death, self.broken);
         let (ledger, dead) = self.ledger.of_a_process();
@@ -84,7 +109,7 @@ impl Machine {
             disk: disk.clone(),
             clock: clock.clone(),
             world: World::new(ledger),
-            shown: self.shown.clone(),
+            known: self.known.clone(),
             curious: self.curious,
         };
         let mut rng = self.rng.clone();
@@ -115,20 +140,20 @@ impl Machine {
             if let Fate::Wrong(what) = fate {
                 return vec![what];
             }
-            let wrong = self.afterwards();
+            let wrong = self.afterwards(false);
             if !wrong.is_empty() {
                 return wrong;
             }
             if fate != Fate::Died {
-                // The run was over before.
+                // The runs were over before.
                 break;
             }
         }
         // Somebody has mended the disk.
         self.broken = Broken::No;
         match self.live(Death::Never) {
-            Fate::Returned(output) if output == (self.job.output)() => self.in_the_end(),
-            Fate::Returned(output) => vec![format!("it returned {output:?}")],
+            Fate::Ended(Ended::Returned(output)) if output == (self.job.output)() => self.in_the_end(),
+            Fate::Ended(Ended::Cancelled) if self.job.cancel_at.is_some() => self.in_the_end(),
             other => vec![format!("{other:?}")],
         }
     }
@@ -142,33 +167,42 @@ impl Machine {
         Arc::new(copy)
     }
 
-    /// The log in it, as the library shows it.
-    pub(crate) fn log(&mut self) -> Vec<serde_json::Value> {
+    /// What is in it, as the library shows it.
+    pub(crate) fn runs(&mut self) -> Runs {
         let image = self.image();
         let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        threads.block_on(replay::log_in(image, RUN))
+        threads.block_on(replay::runs_in(image))
     }
 
-    /// What was shown, and what bodies did, is in what the dead process left.
-    fn afterwards(&mut self) -> Vec<String> {
-        let rows = self.image().rows(&durable::RunId::new(RUN).unwrap()).unwrap().len();
-        let log = self.log();
-        let mut wrong = check::shown(RUN, &self.shown.lock().unwrap(), &log, rows);
-        if !log.is_empty() {
-            wrong.extend(check::log(RUN, &log, false));
+    /// What was shown, and what bodies did, is in what the dead process left; `ended`: and everything is over.
+    fn afterwards(&mut self, ended: bool) -> Vec<String> {
+        let (image, runs, lines) = (self.image(), self.runs(), self.ledger.lines());
+        let mut wrong = Vec::new();
+        for (run, seen) in &runs {
+            wrong.extend(seen.check(run, ended));
         }
-        wrong.extend(check::ledger(&self.ledger.lines(), &Logs::from([(RUN.to_owned(), log)]), 0));
+        let nothing = check::Seen::default();
+        for (run, shown) in &*self.known.all() {
+            let rows = image.rows(&durable::RunId::new(run).unwrap(), 0, usize::MAX).unwrap().len();
+            wrong.extend(check::shown(run, shown, runs.get(run).unwrap_or(&nothing), if ended { 0 } else { rows }));
+        }
+        wrong.extend(check::ledger(&lines, &runs, 0));
+        let mut sent = Vec::new();
+        for name in ["word", "steer"] {
+            let values = WORDS.iter().filter(|(of, ..)| *of == name).map(|(.., value)| *value).collect();
+            sent.push((RUN, name, values, self.known.accepted(RUN, name)));
+        }
+        wrong.extend(check::company(&runs, &lines, &sent));
         wrong
     }
 
     fn in_the_end(&mut self) -> Vec<String> {
-        let image = self.image();
-        let log = self.log();
+        let mut wrong = self.afterwards(true);
+        let (image, runs) = (self.image(), self.runs());
         let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut wrong = check::log(RUN, &log, true);
-        wrong.extend(check::shown(RUN, &self.shown.lock().unwrap(), &log, 0));
-        wrong.extend(check::ledger(&self.ledger.lines(), &Logs::from([(RUN.to_owned(), log)]), 0));
-        wrong.extend(threads.block_on(replay::replays(&*image, RUN)).err());
+        for run in runs.keys() {
+            wrong.extend(threads.block_on(replay::replays(&*image, run)).err());
+        }
         wrong
     }
 }
@@ -197,20 +231,18 @@ async fn serve(disk: &Disk, death: Death, rng: &mut Rng) {
     }
 }
 
-/// Looks at the run again and again, whatever it is doing.
-async fn watch(run: AnyRun, shown: Arc<Mutex<Shown>>) {
+/// Looks at all runs again and again, whatever they are doing.
+async fn watch(runtime: Runtime, known: Known) {
     for look in 0_u64.. {
-        let Ok(status) = run.status().await else { return };
-        shown.lock().unwrap().ended |= status.is_terminal();
-        if let Status::Held { steps } = &status {
-            shown.lock().unwrap().held.extend(steps.iter().map(|step| u64::from(step.0)));
-        }
-        // A log takes longer to put into words than the run takes to go on.
-        if look % 8 == 0 {
-            let Ok(log) = run.log().await else { return };
-            let mut shown = shown.lock().unwrap();
-            if log.len() > shown.log.len() {
-                shown.log = log.iter().map(durable::LogEntry::to_json).collect();
+        let Ok(runs) = runtime.runs(durable::Filter::all()).await else { return };
+        for run in runs {
+            let id = run.id.as_str();
+            if outside::look(&runtime, id, &known).await.is_err() {
+                return;
+            }
+            // A log takes longer to put into words than the run takes to go on.
+            if look % 8 == 0 && outside::read(&runtime, id, &known).await.is_err() {
+                return;
             }
         }
     }
@@ -222,7 +254,7 @@ struct Process {
     disk: Arc<Disk>,
     clock: TestClock,
     world: World,
-    shown: Arc<Mutex<Shown>>,
+    known: Known,
     curious: bool,
 }
 
@@ -231,11 +263,11 @@ impl Process {
         self.work_on().await.unwrap_or_else(|e| Fate::Wrong(format!("{e:?}")))
     }
 
-    async fn work_on(&self) -> Result<Fate, durable::Error> {
+    async fn work_on(&self) -> Result<Fate, Error> {
         let builder = Runtime::builder().resource(self.world.clone()).clock(self.clock.clone());
-        let builder = builder.bodies_at_once(self.job.slots);
-        // Nobody waits long for a body that nobody wants.
-        let builder = builder.unwanted_grace(Duration::from_secs(1));
+        let builder = builder.bodies_at_once(self.job.slots).evict_after(self.job.evict_after);
+        // Nobody waits long for a body that nobody wants, or for a request that may be under way.
+        let builder = builder.cancel_grace(Duration::from_secs(1)).settle(Duration::from_millis(50));
         let runtime = builder.open_store(self.disk.clone()).await?;
         tokio::select! {
             fate = self.go_on(&runtime) => fate,
@@ -248,35 +280,75 @@ impl Process {
         }
     }
 
-    async fn go_on(&self, runtime: &Runtime) -> Result<Fate, durable::Error> {
-        let run = runtime.start(RUN, (self.job.call)()).await?;
-        self.shown.lock().unwrap().started = true;
-        if self.curious {
-            tokio::spawn(watch((*run).clone(), self.shown.clone()));
+    async fn go_on(&self, runtime: &Runtime) -> Result<Fate, Error> {
+        if self.job.speaks {
+            // The first word makes the run.
+            let (name, id, value) = WORDS[0];
+            match runtime.signal_or_start(RUN, (self.job.call)(), name, value).id(id).await {
+                Ok(_) => {}
+                Err(e) if e.is_run_ended() => {}
+                Err(e) => return Err(e),
+            }
         }
-        let mut output = pin!(run.output());
+        let run = runtime.start(RUN, (self.job.call)()).await?;
+        self.known.of(RUN, |shown| shown.started = true);
+        if self.curious {
+            tokio::spawn(watch(runtime.clone(), self.known.clone()));
+        }
+        if self.job.speaks {
+            outside::speak(runtime, RUN, &self.known).await?;
+        }
+        let (mut cancelled, mut doomed) = (false, false);
+        let (mut idle, mut written) = (0, 0);
         loop {
             self.quiet().await;
-            let status = run.status().await?;
-            self.shown.lock().unwrap().ended |= status.is_terminal();
-            tokio::select! {
-                biased;
-                output = &mut output => {
-                    let output = output?;
-                    self.shown.lock().unwrap().output = Some(output.clone());
-                    return Ok(Fate::Returned(output));
-                }
-                () = std::future::ready(()) => {}
+            (idle, written) = match self.disk.store.writes() {
+                writes if writes == written => (idle + 1, written),
+                writes => (0, writes),
+            };
+            if idle > IDLE {
+                return Ok(Fate::Wrong(format!("nothing moves any more: {:?}", outside::unfinished(runtime).await?)));
             }
-            match status {
-                Status::Parked(_) => return Ok(Fate::Wrong(format!("{status:?}"))),
-                Status::Sleeping { until: at } | Status::Retrying { at, .. } => self.pass_until(at),
-                Status::Held { .. } => self.resolve(runtime).await,
-                Status::Opening => tokio::time::sleep(Duration::from_micros(100)).await,
-                // Nothing moves, so what is under way waits for time to pass: a body that lingers, a doubt that settles.
-                _ => self.clock.advance(Duration::from_millis(20)),
+            outside::look(runtime, RUN, &self.known).await?;
+            let unfinished = outside::unfinished(runtime).await?;
+            if unfinished.is_empty() {
+                return Ok(Fate::Ended(self.ended(&run).await?));
             }
+            if !cancelled && self.job.cancel_at.is_some_and(|at| self.disk.store.writes() >= at) {
+                cancelled = true;
+                tokio::spawn(outside::cancel(runtime.clone(), RUN.to_owned(), self.known.clone()));
+                continue;
+            }
+            if self.job.speaks && !doomed && outside::is_doomed(runtime, RUN).await? {
+                doomed = true;
+                let run = crate::common::company::doomed(RUN);
+                tokio::spawn(outside::cancel(runtime.clone(), run, self.known.clone()));
+                continue;
+            }
+            if let Some((run, status)) = unfinished.iter().find(|(_, status)| matches!(status, Status::Parked(_))) {
+                return Ok(Fate::Wrong(format!("{run}: {status:?}")));
+            }
+            if outside::answer(runtime, &self.known).await? || outside::resolve(runtime, &self.world, &self.known).await
+            {
+                continue;
+            }
+            if unfinished.iter().any(|(_, status)| *status == Status::Opening) {
+                tokio::time::sleep(Duration::from_micros(100)).await;
+                continue;
+            }
+            self.pass_time(unfinished.into_iter().map(|(_, status)| status));
         }
+    }
+
+    /// How the run has ended.
+    async fn ended(&self, run: &Run<durable::Result<String>>) -> Result<Ended, Error> {
+        let output = match run.returned().await {
+            Ok(returned) => returned.map_err(|failure| failure.message().to_owned()),
+            Err(e) if e.is_run_cancelled() => return Ok(Ended::Cancelled),
+            Err(e) => return Err(e),
+        };
+        self.known.of(RUN, |shown| shown.output = Some(output.clone()));
+        Ok(Ended::Returned(output))
     }
 
     /// Waits until nothing moves.
@@ -292,21 +364,20 @@ impl Process {
         }
     }
 
-    fn pass_until(&self, at: SystemTime) {
-        let at = at.duration_since(UNIX_EPOCH).unwrap();
-        self.clock.advance(at.saturating_sub(Duration::from_millis(self.clock.wall())));
+    /// Nothing moves, so what is under way waits for time to pass: until the first of what the runs name, or, a body that lingers or
+    /// a doubt that settles, a little.
+    fn pass_time(&self, statuses: impl Iterator<Item = Status>) {
+        let due = statuses.filter_map(|status| match status {
+            Status::Sleeping { until: at } | Status::Retrying { at, .. } => Some(at),
+            _ => None,
+        });
+        let now = UNIX_EPOCH + Duration::from_millis(self.clock.wall());
+        let little = now + Duration::from_millis(20);
+        let at = due.min().filter(|at| *at > now).unwrap_or(little).min(little);
+        self.clock.advance(since(at).saturating_sub(since(now)));
     }
+}
 
-    /// What a person does about steps in doubt: looks up what happened, and says so.
-    async fn resolve(&self, runtime: &Runtime) {
-        for hold in runtime.holds().await {
-            let resolution = match self.world.bodies(RUN, &hold.path).first() {
-                Some(line) => Resolution::succeeded(format!("wired {}", line.input)),
-                None => Resolution::run_again(),
-            };
-            if runtime.resolve(RUN, hold.step, hold.attempt, resolution).await.is_ok() {
-                self.shown.lock().unwrap().resolved.push((hold.step.0.into(), hold.attempt.0.into()));
-            }
-        }
-    }
+fn since(at: SystemTime) -> Duration {
+    at.duration_since(UNIX_EPOCH).unwrap()
 }

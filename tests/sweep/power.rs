@@ -1,21 +1,20 @@
 //! The loss of power: whatever somebody was shown, or a body did, is in what is left.
 
 use crate::{
-    common::{
-        everything::{everything, everything_of},
-        rng::{Rng, first_seed},
-    },
+    common::rng::{Rng, first_seed},
     disk::{Broken, Death},
+    exhaustive::{BANKRUPT, COMPANY, EVERYTHING},
     machine::{Job, Machine},
 };
 
-const JOB: Job = Job { call: || everything("order".to_owned()), output: || everything_of("order"), slots: 1_000 };
 const SEEDS: u64 = 300;
 
 /// What is wrong with a run in which the power fails up to three times.
 fn fails(seed: u64, broken: Broken) -> Vec<String> {
     let mut rng = Rng::new(seed);
-    let job = Job { slots: [2, 3, 1_000][rng.below(3) as usize], ..JOB };
+    let job = [EVERYTHING, COMPANY, BANKRUPT][rng.below(3) as usize];
+    let job = Job { slots: [2, 3, 1_000][rng.below(3) as usize], ..job };
+    let job = if job.speaks { Job { slots: 1_000, ..job } } else { job };
     let mut machine = Machine::new(job, broken, rng.next());
     machine.curious = true;
     let failures = 1 + rng.below(3);
@@ -23,7 +22,7 @@ fn fails(seed: u64, broken: Broken) -> Vec<String> {
         .map(|_| {
             // Mostly nothing survives that was not synced; a disk may have written some of it all the same.
             let kept = if rng.once_in(4) { rng.below(4) as usize } else { 0 };
-            Death::PowerLoss { event: rng.below(80), kept }
+            Death::PowerLoss { event: rng.below(120), kept }
         })
         .collect();
     machine.lives(&deaths)

@@ -1,16 +1,14 @@
 //! The test binary run once more as a process of its own, to die.
 //!
-//! The child runs the test [`as_a_child`] alone, which looks into the environment for what to do.
+//! The child runs the test `as_a_child` of the binary alone, which looks into the environment for what to do, see [`work`].
 
 use std::{
     env,
     io::{BufRead, BufReader, Write as _},
     os::unix::process::ExitStatusExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
 };
-
-use crate::{id_1, id_2, ob_1, ov_1, ri_1, rt_1, st_2, st_3, tm_1};
 
 const TASK: &str = "SCENARIO_TASK";
 const DIR: &str = "SCENARIO_DIR";
@@ -20,7 +18,7 @@ const ABORTED: i32 = 6;
 
 fn command(task: &str, dir: &Path, word: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "child::as_a_child", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "as_a_child", "--nocapture", "--test-threads=1"]);
     command.env(TASK, task).env(DIR, dir).env(WORD, word).stdin(Stdio::null());
     command
 }
@@ -88,6 +86,7 @@ impl Drop for Talking {
 }
 
 const MARK: &str = "scenario: ";
+const THERE: &str = "there";
 
 /// Says a line to the parent, in one write.
 pub(crate) fn say(line: &str) {
@@ -96,24 +95,31 @@ pub(crate) fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// Does nothing but in a child.
-#[test]
-fn as_a_child() {
-    let (Ok(task), Some(dir), Ok(word)) = (env::var(TASK), env::var_os(DIR), env::var(WORD)) else { return };
-    let dir = Path::new(&dir);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        match task.as_str() {
-            "id_1" => id_1::child(dir, &word).await,
-            "id_2" => id_2::child(dir).await,
-            "ob_1" => ob_1::child(dir, &word).await,
-            "ov_1" => ov_1::child(dir).await,
-            "ri_1" => ri_1::child(dir, &word).await,
-            "rt_1" => rt_1::child(dir, &word).await,
-            "st_2" => st_2::child(dir).await,
-            "st_3" => st_3::child(dir).await,
-            "tm_1" => tm_1::child(dir, &word).await,
-            _ => panic!("no such task: {task}"),
+/// Says that the point is reached, and waits for the end: nobody who waits for this thread goes on.
+pub(crate) fn stop() -> ! {
+    say(THERE);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Runs a child until it says that it is there, and kills it; what it had said before.
+pub(crate) fn killed(task: &str, dir: &Path, word: &str) -> Vec<String> {
+    let (mut child, mut said) = (Talking::start(task, dir, word), Vec::new());
+    loop {
+        match child.said() {
+            Some(word) if word == THERE => break,
+            Some(word) => said.push(word),
+            None => panic!("the child {task} {word} ended before its point: {said:?}"),
         }
-    });
+    }
+    child.kill();
+    said
+}
+
+/// Does nothing but in a child: what `work` does for a task, a directory and a word.
+pub(crate) fn work(work: impl AsyncFnOnce(String, PathBuf, String)) {
+    let (Ok(task), Some(dir), Ok(word)) = (env::var(TASK), env::var_os(DIR), env::var(WORD)) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(work(task, dir.into(), word));
 }

@@ -71,6 +71,11 @@ impl World {
         next
     }
 
+    /// A world in which this has happened.
+    pub(crate) fn after(lines: Vec<Line>) -> World {
+        World::with(Ledger::Memory(Arc::new(Mutex::new(lines))))
+    }
+
     /// The first thing that each body does.
     pub(crate) fn note(&self, cx: &EffectContext, input: impl Display) {
         let line = Line {

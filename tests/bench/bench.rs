@@ -18,7 +18,7 @@ use durable::{
     },
 };
 
-use crate::{replay, world::World};
+use crate::{replay, tape::Image, world::World};
 
 /// No scenario takes that long, unless it hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
@@ -57,8 +57,10 @@ pub(crate) const BOTH: [Backend; 2] = [Backend::Memory, Backend::Sled];
 /// Where the store is.
 #[derive(Clone)]
 enum Place {
-    Memory(Arc<MemoryStore>),
+    Memory(Image),
     Sled(PathBuf),
+    /// Whoever made it has it.
+    Elsewhere,
 }
 
 pub(crate) struct Bench {
@@ -88,7 +90,7 @@ impl Bench {
         let clock = TestClock::at(BEGINNING);
         match backend {
             Backend::Memory => {
-                let place = Place::Memory(Arc::default());
+                let place = Place::Memory(Image::from(Arc::new(MemoryStore::new())));
                 Bench::open(place, None, World::new(), clock, build).await
             }
             Backend::Sled => {
@@ -100,14 +102,24 @@ impl Bench {
     }
 
     /// The process that finds this store in memory.
-    pub(crate) async fn of(memory: Arc<MemoryStore>, world: World, clock: &TestClock) -> Bench {
-        Bench::open(Place::Memory(memory), None, world, clock.clone(), |builder| builder).await
+    pub(crate) async fn of(memory: impl Into<Image>, world: World, clock: &TestClock) -> Bench {
+        Bench::open(Place::Memory(memory.into()), None, world, clock.clone(), |builder| builder).await
     }
 
     /// The process that finds the store and the ledger of a child in this directory.
     pub(crate) async fn at(dir: &Path, clock: &TestClock) -> Bench {
         let world = World::in_file(dir.join("ledger"));
         Bench::open(Place::Sled(dir.join("store")), None, world, clock.clone(), |builder| builder).await
+    }
+
+    /// On a store that looks at what goes through.
+    pub(crate) async fn through(
+        store: impl Store,
+        world: World,
+        clock: &TestClock,
+        build: impl FnOnce(Builder) -> Builder,
+    ) -> Bench {
+        Bench::open_on(Arc::new(store), Place::Elsewhere, None, world, clock.clone(), build).await
     }
 
     async fn open(
@@ -118,9 +130,21 @@ impl Bench {
         build: impl FnOnce(Builder) -> Builder,
     ) -> Bench {
         let store: Arc<dyn Store> = match &place {
-            Place::Memory(memory) => memory.clone(),
+            Place::Memory(memory) => Arc::new(memory.clone()),
             Place::Sled(path) => Arc::new(open_sled(path.clone()).await.unwrap()),
+            Place::Elsewhere => panic!("only whoever made the store can open it"),
         };
+        Bench::open_on(store, place, dir, world, clock, build).await
+    }
+
+    async fn open_on(
+        store: Arc<dyn Store>,
+        place: Place,
+        dir: Option<Arc<tempfile::TempDir>>,
+        world: World,
+        clock: TestClock,
+        build: impl FnOnce(Builder) -> Builder,
+    ) -> Bench {
         let builder = build(Runtime::builder().resource(world.clone()).clock(clock.clone()));
         let runtime = builder.open_store(store.clone()).await.unwrap();
         Bench { runtime, world, clock, store, place, canaries: AtomicU64::new(0), dir }
@@ -133,7 +157,7 @@ impl Bench {
 
     pub(crate) async fn crashed_built(self, build: impl FnOnce(Builder) -> Builder) -> Bench {
         let Place::Memory(memory) = &self.place else { panic!("only a store in memory can be copied") };
-        let image = Place::Memory(Arc::new(memory.reopened()));
+        let image = Place::Memory(memory.reopened());
         let (world, clock) = (self.world.next(), self.clock.clone());
         drop(self);
         Bench::open(image, None, world, clock, build).await
@@ -153,7 +177,7 @@ impl Bench {
         self.runtime.shutdown(Duration::ZERO).await.unwrap();
         self.clock.advance(meanwhile);
         let place = match &self.place {
-            Place::Memory(memory) => Place::Memory(Arc::new(memory.reopened())),
+            Place::Memory(memory) => Place::Memory(memory.reopened()),
             sled => sled.clone(),
         };
         let (world, clock, dir) = (self.world.next(), self.clock.clone(), self.dir.clone());
@@ -219,7 +243,7 @@ impl Bench {
     /// Waits until the run is held, and gives its only hold.
     pub(crate) async fn held(&self, id: &str) -> Hold {
         self.until_word(id, "held").await;
-        let holds = self.runtime.holds().await;
+        let holds = self.runtime.holds().await.unwrap();
         let mut holds = holds.into_iter().filter(|hold| hold.run.as_str() == id);
         let (first, second) = (holds.next(), holds.next());
         assert!(second.is_none(), "{id} has more than one hold");
@@ -238,12 +262,22 @@ impl Bench {
     pub(crate) async fn end(&self, id: &str) -> serde_json::Value {
         let run = self.runtime.run(id).await.unwrap();
         let ended = tokio::time::timeout(DEADLINE, run.returned_as()).await;
-        ended.unwrap_or_else(|_| panic!("{id} did not end")).unwrap_or_else(|e| panic!("{id}: {e}"))
+        match ended {
+            Ok(ended) => ended.unwrap_or_else(|e| panic!("{id}: {e}")),
+            Err(_) => panic!("{id} did not end: {:?}, {:?}", run.status().await, self.names(id).await),
+        }
     }
 
     /// The replay check of a run that has ended: see [`replay::check`].
     pub(crate) async fn replays(&self, id: &str) {
         replay::check(&replay::Tape::of(&*self.store, id), &self.clock)
+            .await
+            .unwrap_or_else(|why| panic!("{id}: {why}"));
+    }
+
+    /// The same, a few times only: for what is checked after every crash.
+    pub(crate) async fn replays_some(&self, id: &str) {
+        replay::check_times(&replay::Tape::of(&*self.store, id), &self.clock, 3)
             .await
             .unwrap_or_else(|why| panic!("{id}: {why}"));
     }

@@ -7,8 +7,10 @@ use std::sync::{
 
 use durable::{
     Generation, RunId, Seq,
-    store::{About, Done, Record, Row, RunRecord, Store, StoreError, Write},
+    store::{Done, Record, Row, RunRecord, Store, StoreError, Write},
 };
+
+use crate::pass_on::pass_on;
 
 /// Passes everything on but what `submit` is told to keep.
 pub(crate) struct Odd<S, F> {
@@ -39,9 +41,7 @@ where
     S: Store,
     F: Fn(&S, Write, Done) + Send + Sync + 'static,
 {
-    fn about(&self) -> &About {
-        self.inner.about()
-    }
+    pass_on!(inner: about, published, dump, close);
 
     fn submit(&self, write: Write, done: Done) {
         self.writes.fetch_add(1, Ordering::Relaxed);
@@ -52,8 +52,8 @@ where
         self.read_once().read(run, generation, from, most)
     }
 
-    fn rows(&self, run: &RunId) -> Result<Vec<Row>, StoreError> {
-        self.read_once().rows(run)
+    fn rows(&self, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
+        self.read_once().rows(run, after, most)
     }
 
     fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -67,10 +67,6 @@ where
         most: usize,
     ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
         self.read_once().runs(live, after, most)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.inner.close()
     }
 }
 
@@ -96,6 +92,29 @@ pub(crate) fn fused<S: Store>(inner: S, counts: fn(&Write) -> bool, fuse: Fuse) 
         }
         let done: Done = match fuse == Fuse::After(n) {
             true => Box::new(|_| std::process::abort()),
+            false => done,
+        };
+        inner.submit(write, done);
+    })
+}
+
+/// A store at which the process says `there` and stops, to be killed: at the `n`th write (from 1) that `counts`.
+pub(crate) fn stopping<S: Store>(
+    inner: S,
+    counts: impl Fn(&Write) -> bool + Send + Sync + 'static,
+    fuse: Fuse,
+) -> impl Store {
+    let seen = AtomicUsize::new(0);
+    Odd::new(inner, move |inner: &S, write, done| {
+        let n = match counts(&write) {
+            true => 1 + seen.fetch_add(1, Ordering::SeqCst),
+            false => 0,
+        };
+        if fuse == Fuse::Before(n) {
+            crate::child::stop();
+        }
+        let done: Done = match fuse == Fuse::After(n) {
+            true => Box::new(|_| crate::child::stop()),
             false => done,
         };
         inner.submit(write, done);

@@ -1,0 +1,158 @@
+//! Runs that wait leave memory, and come back for what they wait for: each alone, and by its own log.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use durable::{Reply, RunId};
+use serde_json::json;
+
+use crate::{
+    bench::{BOTH, Backend, Bench, act, doubtful, look, secs, until},
+    counting::replayed,
+};
+
+/// Waits in all the ways in which one can wait.
+#[durable::workflow]
+async fn waits(how: String) -> durable::Result<String> {
+    let looked = look(&how).await?;
+    let got = match how.as_str() {
+        "signal" => durable::signal("go").await,
+        "timer" => {
+            durable::sleep(secs(3_600)).await;
+            "slept".to_owned()
+        }
+        "question" => durable::ask::<String>("go?").await.granted().unwrap_or_default(),
+        "child" => durable::spawn(waits("signal".into())).id("the child").await.await?,
+        "hold" => format!("{}", doubtful("wire").await?),
+        _ => durable::timeout(secs(60), durable::signal::<String>("go")).await.unwrap_or_else(|_| "too late".into()),
+    };
+    act(&format!("{how} {looked}: {got}")).await
+}
+
+const HOWS: [&str; 6] = ["signal", "timer", "question", "child", "hold", "timeout"];
+
+fn ids(ids: &[&str]) -> BTreeSet<RunId> {
+    ids.iter().map(|id| RunId::new(id).unwrap()).collect()
+}
+
+async fn all_away(bench: &Bench) {
+    for how in HOWS {
+        bench.runtime.start(how, waits(how.into())).await.unwrap();
+    }
+    for how in HOWS.into_iter().chain(["the child"]) {
+        bench.until_away(how).await;
+    }
+}
+
+/// Gives each run what it waits for, and says which were replayed for it.
+async fn woken(bench: &Bench) {
+    bench.store.take();
+    let runtime = &bench.runtime;
+    let replays = async |run: &str, with: &[&str]| {
+        bench.end(run).await;
+        // Whoever asks for the end of a run reads its log for it.
+        let read = replayed(&bench.store.take());
+        assert_eq!(read, ids(with), "for {run}");
+    };
+    runtime.signal("signal", "go", "gone").await.unwrap();
+    replays("signal", &["signal"]).await;
+    runtime.signal("the child", "go", "gone").await.unwrap();
+    replays("child", &["child", "the child"]).await;
+    // The only question; whoever looks for it reads the logs of all that wait.
+    runtime.answer("question:0:ask@0", Reply::granted("granted")).await.unwrap();
+    replays("question", &["question"]).await;
+    bench.clock.advance(secs(60));
+    replays("timeout", &["timeout"]).await;
+    bench.clock.advance(secs(3_540));
+    replays("timer", &["timer"]).await;
+    let holds = runtime.holds().await.unwrap();
+    assert_eq!(holds.len(), 1);
+    bench.store.take();
+    runtime.resolve("hold", holds[0].step, holds[0].attempt, durable::Resolution::run_again()).await.unwrap();
+    replays("hold", &["hold"]).await;
+    let mut done = bench.outside.done();
+    done.retain(|done| done.contains(": "));
+    let all = [
+        "signal 6: gone",
+        "signal 6: gone",
+        "child 5: did signal 6: gone",
+        "question 8: granted",
+        "timeout 7: too late",
+        "timer 5: slept",
+        "hold 4: 7",
+    ];
+    assert_eq!(done, all);
+    assert_eq!(bench.outside.count("look at signal"), 2, "no look was repeated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_is_in_no_memory_and_comes_back_for_what_it_waits_for() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        all_away(&bench).await;
+        bench.sound().await;
+        woken(&bench).await;
+        bench.sound().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_process_replays_none_that_it_does_not_wake() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        all_away(&bench).await;
+        let bench = bench.restarted_built(Duration::ZERO, |builder| builder.evict_after(Duration::ZERO)).await;
+        assert_eq!(replayed(&bench.store.take()), ids(&[]));
+        bench.sound().await;
+        woken(&bench).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_due_while_no_process_runs_is_done_by_the_next_one() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        all_away(&bench).await;
+        let bench = bench.restarted_built(secs(61), |builder| builder.evict_after(Duration::ZERO)).await;
+        assert_eq!(bench.end("timeout").await, json!({ "Ok": "did timeout 7: too late" }));
+        assert_eq!(replayed(&bench.store.take()), ids(&["timeout"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_stays_in_memory_for_a_while_after_it_has_gone_to_wait() {
+    let bench = Bench::built(Backend::Memory, |builder| builder.evict_after(secs(30))).await;
+    bench.runtime.start("signal", waits("signal".into())).await.unwrap();
+    bench.until("signal", "awaiting signal").await;
+    let id = RunId::new("signal").unwrap();
+    use durable::store::Store;
+    let waits = || bench.store.run(&id).unwrap().unwrap().wait.is_some();
+    bench.clock.advance(secs(29));
+    bench.until("signal", "awaiting signal").await;
+    assert!(!waits());
+    // What it does begins the time anew.
+    bench.runtime.signal("signal", "other", &1).await.unwrap();
+    bench.clock.advance(secs(1));
+    until("it to leave", async || waits()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_a_run_that_is_away_sees_its_end() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        bench.runtime.start("signal", waits("signal".into())).await.unwrap();
+        bench.until_away("signal").await;
+        let run = bench.run("signal").await;
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let run = run.clone();
+                tokio::spawn(async move { run.returned_as::<serde_json::Value>().await })
+            })
+            .collect();
+        // One that does not wait any longer takes nothing from the others.
+        waiting[3].abort();
+        bench.runtime.signal("signal", "go", "gone").await.unwrap();
+        for (n, waiting) in waiting.into_iter().enumerate().filter(|(n, _)| *n != 3) {
+            assert!(waiting.await.unwrap().is_ok(), "{n}");
+        }
+    }
+}
