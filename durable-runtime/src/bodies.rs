@@ -13,7 +13,7 @@ use crate::{
     entry::{Kind, Outcome, RecordedFault, Undo},
     failure::Fault,
     fold::{EffectStep, Step, StepState, What},
-    id::{Attempt, Seq, StepNo},
+    id::{Attempt, RunId, Seq, StepNo},
     mailbox::Message,
     recover::{Recover, recover},
     store::Act,
@@ -71,6 +71,8 @@ pub(crate) struct Left {
     /// Bodies under way whose call is not in the log. The next life may give their step's number to another one, so
     /// what they return is nobody's.
     pub(crate) nowhere: Vec<(StepNo, Attempt)>,
+    /// Runs that may have got a row, or have been made, by a batch whose fate nobody will ask about any more: they are to be woken.
+    pub(crate) nudges: Vec<RunId>,
 }
 
 impl Life {
@@ -489,7 +491,7 @@ impl Life {
 
     /// The life is over: what goes on without it. What holds a slot still holds it.
     pub(crate) fn leave(&mut self) -> Left {
-        let mut left = Left::default();
+        let mut left = Left { nudges: self.log.concerned(), ..Left::default() };
         for report in std::mem::take(&mut self.queue) {
             let Report { step, attempt, end: End::Body(end), row: None } = report else { continue };
             if self.is_recorded(step, attempt) {

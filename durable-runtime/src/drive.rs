@@ -366,6 +366,12 @@ impl Life {
         !self.has_code() && self.state().ending.is_none() && self.stop.is_none() && self.log.is_settled()
     }
 
+    /// Whether nothing more becomes of what was appended: all of it is durable, or the store has answered and does not take the rest.
+    pub(crate) fn is_closed(&self) -> bool {
+        let given_up = self.lost.is_some() || self.log.trouble().is_some();
+        self.log.is_settled() || given_up && self.log.is_answered()
+    }
+
     /// Whether the code is there to be polled.
     pub(crate) fn has_code(&self) -> bool {
         self.future.is_some()

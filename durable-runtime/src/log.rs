@@ -113,6 +113,11 @@ impl Log {
         self.pending.count == 0 && self.pending.acts.is_empty() && self.sent.is_empty()
     }
 
+    /// Whether the store has answered for every batch that was sent.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.in_flight == 0
+    }
+
     /// Why, and since when, the store does not take entries.
     pub(crate) fn trouble(&self) -> Option<(&Arc<str>, Millis)> {
         self.trouble.as_ref().map(|t| (&t.reason, t.since))
@@ -224,21 +229,19 @@ impl Log {
 
     /// Forgets the batches that are written, and notes whom they concern.
     fn retire(&mut self, is_written: impl Fn(BatchNo, &Batch) -> bool) {
-        let (run, nudges) = (&self.run, &mut self.nudges);
+        let nudges = &mut self.nudges;
         self.sent.retain(|(no, batch)| {
             let written = is_written(*no, batch);
             if written {
-                for act in &batch.acts {
-                    match act {
-                        Act::Put { to, .. } => nudges.push(to.clone()),
-                        // Its id may be taken: that is a row in the own mailbox.
-                        Act::Create { run: child, .. } => nudges.extend([child.clone(), run.clone()]),
-                        Act::Take { .. } | Act::Next { .. } | Act::Publish { .. } => {}
-                    }
-                }
+                nudges.extend(batch.concerns());
             }
             !written
         });
+    }
+
+    /// The runs that batches whose fate is unknown may have put something into, or made.
+    pub(crate) fn concerned(&self) -> Vec<RunId> {
+        self.sent.iter().flat_map(|(_, batch)| batch.concerns()).collect()
     }
 
     /// The runs that are to be woken.
@@ -354,6 +357,16 @@ impl Log {
 }
 
 impl Batch {
+    /// The runs that it puts something into, or makes.
+    fn concerns(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.acts.iter().flat_map(|act| match act {
+            Act::Put { to, .. } => vec![to.clone()],
+            // Its id may be taken: that is a row in the own mailbox.
+            Act::Create { run: child, .. } => vec![child.clone(), self.run.clone()],
+            Act::Take { .. } | Act::Next { .. } | Act::Publish { .. } => Vec::new(),
+        })
+    }
+
     /// Whether it ends the run, and gives the claim back.
     fn ends(&self) -> bool {
         self.head.as_ref().is_some_and(|head| !head.live)

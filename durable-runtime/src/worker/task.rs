@@ -599,6 +599,7 @@ impl RunTask {
                 body.abort.abort();
             }
         }
+        left.nudges.iter().for_each(|run| self.shared.nudge(run));
     }
 
     fn perform(&mut self, life: &mut Life) {
@@ -701,7 +702,7 @@ impl RunTask {
             // Before each wait: what woke the run last may not have been taken.
             self.take_inputs(life);
             self.perform_last(life);
-            if life.log.is_settled() || life.lost.is_some() || life.log.trouble().is_some() {
+            if life.is_closed() {
                 break;
             }
             self.cell.wake.notified().await;
