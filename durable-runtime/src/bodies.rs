@@ -14,6 +14,7 @@ use crate::{
     failure::Fault,
     fold::{EffectStep, Step, StepState, What},
     id::{Attempt, RunId, Seq, StepNo},
+    log::Lost,
     mailbox::Message,
     recover::{Recover, recover},
     store::Act,
@@ -64,7 +65,7 @@ impl Report {
 /// What goes on when a life is over.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// Ends of bodies that it has not looked at, and whether they hold a slot.
+    /// Ends of bodies that it has not looked at, or that its log has no place for any more, and whether they hold a slot.
     pub(crate) ends: Vec<(StepNo, Attempt, BodyEnd, bool)>,
     /// Bodies under way, each with its slot.
     pub(crate) running: Vec<(StepNo, Attempt)>,
@@ -492,6 +493,12 @@ impl Life {
     /// The life is over: what goes on without it. What holds a slot still holds it.
     pub(crate) fn leave(&mut self) -> Left {
         let mut left = Left { nudges: self.log.concerned(), ..Left::default() };
+        let rejected = match &self.lost {
+            Some(Lost::Rejected { seq, reason }) => Some((*seq, &**reason)),
+            _ => None,
+        };
+        let unwritten = self.log.unwritten_outcomes(self.state().next_step, rejected);
+        left.ends.extend(unwritten.into_iter().map(|(step, attempt, end)| (step, attempt, end, false)));
         for report in std::mem::take(&mut self.queue) {
             let Report { step, attempt, end: End::Body(end), row: None } = report else { continue };
             if self.is_recorded(step, attempt) {
@@ -529,7 +536,7 @@ impl Life {
         let limit = limit.map(|limit| self.now.monotonic.saturating_add(limit));
         self.limits.extend(limit.map(|limit| (limit, step, attempt)));
         self.bodies.insert((step, attempt), Body::Running { contract, timeout_ms, limit });
-        self.adopted.insert((step, attempt));
+        self.adopted.insert((step, attempt), true);
     }
 
     /// The end of the log is reached: what earlier lives left open.
@@ -548,7 +555,7 @@ impl Life {
                     }
                     Some(_) => {
                         self.lingering.insert((step, attempt));
-                        self.adopted.insert((step, attempt));
+                        self.adopted.insert((step, attempt), false);
                     }
                     None => {}
                 }

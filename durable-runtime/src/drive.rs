@@ -153,8 +153,8 @@ pub(crate) struct Life {
     pub(crate) lingering: BTreeSet<(StepNo, Attempt)>,
     /// Bodies of earlier lives that are still under way in this process, and whether they hold a slot.
     pub(crate) inherited: BTreeMap<(StepNo, Attempt), bool>,
-    /// Those of them that this life has taken over: their ends are its own.
-    pub(crate) adopted: BTreeSet<(StepNo, Attempt)>,
+    /// Those of them that this life has taken over, and whether their slots with them: their ends are its own.
+    pub(crate) adopted: BTreeMap<(StepNo, Attempt), bool>,
     /// Called, and begun when the entry at this place is durable.
     pub(crate) barrier: BTreeMap<Seq, (StepNo, Attempt)>,
     /// Ends of bodies, in the order in which they came.
@@ -206,7 +206,7 @@ impl Life {
             bodies: BTreeMap::new(),
             lingering: BTreeSet::new(),
             inherited: BTreeMap::new(),
-            adopted: BTreeSet::new(),
+            adopted: BTreeMap::new(),
             barrier: BTreeMap::new(),
             queue: VecDeque::new(),
             wanting: VecDeque::new(),
@@ -521,3 +521,6 @@ impl Wake for Trip {
         self.0.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

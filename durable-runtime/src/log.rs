@@ -4,15 +4,20 @@
 //! A batch whose fate is unclear is read back before anything is sent again; what is sent again are the same bytes at the
 //! same place.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use bytes::{Bytes, BytesMut};
 
 use crate::{
     clock::Millis,
-    entry::{Entry, EntryError, Kind, each_entry, frames_from},
+    effect::BodyEnd,
+    entry::{Entry, EntryError, Kind, Outcome, each_entry, frames_from},
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     store::{Act, Batch, Head, Store, StoreError, Written},
+    value::Value,
 };
 
 /// Wait before a refused batch is sent again, in milliseconds: the first, and the longest.
@@ -374,22 +379,50 @@ impl Batch {
 }
 
 impl Log {
-    /// Steps whose outcomes stand in batches that were never written, but their calls in ones that were. `next_step` is the
-    /// number after the last step that was gathered.
-    pub(crate) fn unwritten_outcomes(&self, next_step: StepNo) -> Vec<(StepNo, Attempt)> {
-        let (mut steps, mut asked) = (Vec::new(), 0);
-        for (_, batch) in &self.sent {
+    /// Outcomes of bodies that stand in batches which were never written, but their calls in ones that were: facts, though this
+    /// log has no place for them any more. Of the batch that the store will never take they are of no use as they are.
+    /// `next_step` is the number after the last step that was gathered.
+    pub(crate) fn unwritten_outcomes(
+        &self,
+        next_step: StepNo,
+        rejected: Option<(Seq, &str)>,
+    ) -> Vec<(StepNo, Attempt, BodyEnd)> {
+        let (mut ends, mut resolved, mut asked) = (Vec::new(), BTreeSet::new(), 0);
+        let pending = Seq(self.len.0 - u64::from(self.pending.count));
+        let sent = self.sent.iter().map(|(_, batch)| (batch.at, batch.frames.clone()));
+        for (at, frames) in sent.chain([(pending, Bytes::copy_from_slice(&self.pending.frames))]) {
+            let rejected = rejected.filter(|(seq, _)| *seq == at).map(|(_, reason)| reason);
             // These bytes were made by this process.
-            let _ = each_entry(batch.at, batch.frames.clone(), |_, _, entry| -> Result<(), (Seq, EntryError)> {
-                match &entry.kind {
-                    Kind::EffectResult { step, attempt, .. } => steps.push((*step, *attempt)),
-                    kind => asked += u32::from(kind.makes_step()),
-                }
+            let _ = each_entry(at, frames, |_, _, entry| -> Result<(), (Seq, EntryError)> {
+                let (step, attempt, outcome, again) = match &entry.kind {
+                    Kind::EffectResult { step, attempt, outcome, .. } => (*step, *attempt, outcome, false),
+                    Kind::EffectFailed { step, attempt, error, .. } => (*step, *attempt, error, true),
+                    kind => {
+                        asked += u32::from(kind.makes_step());
+                        if let Kind::EffectResolved { step, .. } = kind {
+                            resolved.insert(*step);
+                        }
+                        return Ok(());
+                    }
+                };
+                let end = match (rejected, outcome) {
+                    (Some(reason), _) => BodyEnd::NotRecordable { reason: reason.to_owned() },
+                    // Somebody's word, who will be asked again.
+                    _ if resolved.contains(&step) => return Ok(()),
+                    (None, Outcome::Ok(value)) => BodyEnd::Ok { value: Value::from_bytes(value.to_vec().into()) },
+                    (None, Outcome::Err(value)) => {
+                        let value = Value::from_bytes(value.to_vec().into());
+                        BodyEnd::Err { value, retry: again, message: String::new() }
+                    }
+                    // Of these nobody knows more than that.
+                    (None, Outcome::Fault(_)) => return Ok(()),
+                };
+                ends.push((step, attempt, end));
                 Ok(())
             });
         }
-        steps.retain(|(step, _)| step.0 < next_step.0 - asked);
-        steps
+        ends.retain(|(step, ..)| step.0 < next_step.0 - asked);
+        ends
     }
 }
 

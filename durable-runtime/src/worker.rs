@@ -443,6 +443,8 @@ pub(crate) enum Input {
     Rows(u64, Result<Vec<(u64, Row)>, StoreError>),
     /// Go on with a parked run.
     Retry,
+    /// A workflow is here that this process did not know: a run that waits for its code may go on.
+    Code,
     Look(oneshot::Sender<Look>),
 }
 

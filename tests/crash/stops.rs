@@ -69,13 +69,15 @@ pub(crate) enum Deed {
     Undo,
     UndoResult,
     Restarted,
+    /// A terminal entry, of any run.
+    End,
     /// The run has left memory.
     Released,
     Claimed,
 }
 
 impl Deed {
-    pub(crate) const ALL: [Deed; 18] = [
+    pub(crate) const ALL: [Deed; 19] = [
         Deed::Put,
         Deed::Awaited,
         Deed::Received,
@@ -92,6 +94,7 @@ impl Deed {
         Deed::Undo,
         Deed::UndoResult,
         Deed::Restarted,
+        Deed::End,
         Deed::Released,
         Deed::Claimed,
     ];
@@ -119,6 +122,7 @@ impl Deed {
                 matches!(write, Write::Append(batch) if undoing.contains(&batch.run)) && has("effect.result")
             }
             Deed::Restarted => acts(|act| matches!(act, Act::Next { .. })),
+            Deed::End => has("run.ended"),
             Deed::Released => matches!(write, Write::Release { .. }),
             Deed::Claimed => matches!(write, Write::Claim { .. }),
         }

@@ -1,7 +1,7 @@
 //! O-PL-1: values that do not survive.
 //!
-//! As argument of a workflow and of an effect, as an effect's result, as a workflow's result, and as error text. As a signal they come with
-//! signals.
+//! As argument of a workflow and of an effect, as an effect's result, as a workflow's result, as error text, as a signal, and as what is
+//! published. What is refused as a signal is in `pl_signals`.
 
 use std::{collections::HashMap, ffi::OsString, fmt::Debug};
 
@@ -21,6 +21,14 @@ macro_rules! of_type {
             pub(super) async fn echo(cx: &EffectContext, #[resource] world: &World, value: $type) -> durable::Result<$type> {
                 world.note(cx, format!("{value:?}"));
                 Ok(value)
+            }
+
+            /// Gives what it is told, and publishes it before.
+            #[durable::workflow]
+            pub(super) async fn is_told() -> $type {
+                let value = durable::signal::<$type>("value").await;
+                durable::publish("value", &value).await;
+                value
             }
 
             /// Gives what the effect gave.
@@ -80,6 +88,16 @@ macro_rules! survives {
         replays(&$bench.tape(&id), &$bench.clock, 2).await.unwrap();
         let again = $bench.runtime.start(&id, $module::through(value.clone())).await.unwrap().output().await.unwrap();
         assert!($same(&again, &value), "{}: {value:?} is {again:?} now", stringify!($module));
+        // As a signal, and as what a reader is shown.
+        let id = format!("{id}-told");
+        let run = $bench.runtime.start(&id, $module::is_told()).await.unwrap();
+        run.signal("value", &value).await.unwrap();
+        let back = run.returned().await.unwrap();
+        assert!($same(&back, &value), "{}: {value:?} came as {back:?}", stringify!($module));
+        let mut shown = value.clone();
+        shown.clone_from(&run.published("value").await.unwrap().unwrap());
+        assert!($same(&shown, &value), "{}: {value:?} is shown as {shown:?}", stringify!($module));
+        replays(&$bench.tape(&id), &$bench.clock, 2).await.unwrap();
     }};
 }
 
@@ -312,6 +330,8 @@ async fn an_argument_of_a_workflow_that_cannot_be_recorded_is_refused_by_start()
         assert!(error.to_string().contains(part), "{part} is not in {error}");
     }
     assert!(bench.runtime.start("refused", option_of_unit::through(Some(()))).await.is_err());
+    let told = bench.runtime.start("told", option_of_unit::is_told()).await.unwrap();
+    assert_eq!(told.signal("value", &Some(())).await.unwrap_err().code(), Code::ArgumentNotRecordable);
     assert!(bench.runtime.run("refused").await.unwrap_err().is_not_found());
     // JSON that no number can say is refused by the parser, before it gets anywhere.
     assert!(serde_json::from_str::<serde_json::Value>("1e400").is_err());

@@ -12,7 +12,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use durable::{
     Generation, RunId, Seq,
-    store::{About, Batch, Done, Head, Record, Store, StoreError, Write, Written, memory::MemoryStore},
+    store::{About, Act, Batch, Done, Head, Record, Store, StoreError, Write, Written, memory::MemoryStore},
 };
 
 use crate::{
@@ -74,8 +74,17 @@ impl Store for Taped {
     pass_on!(inner: about, rows, published, dump, run, runs, close);
 
     fn submit(&self, write: Write, done: Done) {
-        if let Write::Create { run, head, .. } = &write {
+        let made = |run: &RunId, head: &Head| {
             self.heads.lock().unwrap().entry(run.clone()).or_insert_with(|| head.clone());
+        };
+        match &write {
+            Write::Create { run, head, .. } => made(run, head),
+            Write::Append(batch) => batch.acts.iter().for_each(|act| {
+                if let Act::Create { run, head, .. } = act {
+                    made(run, head);
+                }
+            }),
+            _ => {}
         }
         self.inner.submit(write, done);
     }

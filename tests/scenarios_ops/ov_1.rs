@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use durable::{Clock, EffectContext, Filter, Runtime, Status, TestClock};
+use durable::{Clock, EffectContext, Filter, Runtime, Status, StatusKind, TestClock, store::Store};
 
 use crate::{
     bench::{BEGINNING, open_sled, secs, until},
@@ -35,12 +35,12 @@ async fn work(_cx: &EffectContext, #[resource] world: &World, n: usize) -> usize
     n
 }
 
-/// Half sleep, a quarter wait for something far away, a quarter work.
+/// Half sleep, a quarter wait for a signal, a quarter work.
 #[durable::workflow]
 async fn crowd(n: usize) -> usize {
     match n % 4 {
         0 | 1 => durable::sleep(secs(3_600)).await,
-        2 => durable::sleep(secs(1_000_000_000)).await,
+        2 => durable::signal("go").await,
         _ => {
             work(n).await;
         }
@@ -72,7 +72,7 @@ pub(crate) async fn child(dir: &Path) {
     std::process::abort();
 }
 
-async fn count(runtime: &Runtime, status: durable::StatusKind) -> usize {
+async fn count(runtime: &Runtime, status: StatusKind) -> usize {
     runtime.runs(Filter::all().workflow("crowd").status(status)).await.unwrap().len()
 }
 
@@ -84,26 +84,34 @@ async fn ten_thousand_runs_go_on_without_more_bodies_than_allowed_and_wait_witho
     let (watched, world) = (Watched::new(), World::new());
     world.close("work");
     let store = open_sled(dir.path().join("store")).await.unwrap();
-    let store = Arc::new(Odd::new(store, durable::store::Store::submit));
+    let store = Arc::new(Odd::new(store, Store::submit));
     let builder = Runtime::builder().resource(world.clone()).clock(watched.clone()).bodies_at_once(BODIES_AT_ONCE);
     let runtime = builder.open_store(store.clone()).await.unwrap();
     // While the runs come back, a new one is started and ends, though every slot is taken.
     assert_eq!(runtime.start("passer-by", passer_by()).await.unwrap().returned().await.unwrap(), 5);
-    until("all to be replayed", async || count(&runtime, durable::StatusKind::Opening).await == 0).await;
+    until("all to be replayed", async || count(&runtime, StatusKind::Opening).await == 0).await;
     until("the bodies that may", async || BEGUN.load(Ordering::SeqCst) == BODIES_AT_ONCE).await;
     assert_eq!(runtime.start("late", passer_by()).await.unwrap().returned().await.unwrap(), 5);
-    assert_eq!(
-        (count(&runtime, durable::StatusKind::Sleeping).await, count(&runtime, durable::StatusKind::Running).await),
-        (RUNS / 4 * 3, RUNS / 4)
-    );
+    assert_eq!(count(&runtime, StatusKind::Sleeping).await, RUNS / 2);
+    assert_eq!(count(&runtime, StatusKind::AwaitingSignal).await, RUNS / 4);
+    assert_eq!(count(&runtime, StatusKind::Running).await, RUNS / 4);
     assert_eq!(runtime.bodies().len(), BODIES_AT_ONCE);
+    // Nor does a signal or a cancel wait for those that work.
+    runtime.signal("run 00002", "go", &()).await.unwrap();
+    assert_eq!(runtime.run("run 00002").await.unwrap().returned_as::<usize>().await.unwrap(), 2);
+    assert_eq!(runtime.cancel("run 00006", "no more").await.unwrap().as_str(), "cancelled");
 
     world.open("work");
-    until("the work done", async || count(&runtime, durable::StatusKind::Completed).await == RUNS / 4).await;
+    until("the work done", async || count(&runtime, StatusKind::Completed).await == RUNS / 4 + 1).await;
     assert_eq!(MOST.load(Ordering::SeqCst), BODIES_AT_ONCE);
     assert_eq!(BEGUN.load(Ordering::SeqCst), RUNS / 4, "each of them once in this process");
 
-    // Seven and a half thousand runs wait, and nobody asks the store or the clock on their behalf.
+    // Seven and a half thousand runs wait, out of memory, and nobody asks the store or the clock on their behalf.
+    let waiting = async || {
+        let runs = runtime.runs(Filter::unfinished()).await.unwrap();
+        runs.iter().all(|run| store.inner.run(&run.id).unwrap().unwrap().is_waiting())
+    };
+    until("all to leave memory", waiting).await;
     let counts = || (store.reads.load(Ordering::SeqCst), store.writes.load(Ordering::SeqCst));
     let before = counts();
     let sleeps = watched.count();
@@ -117,8 +125,9 @@ async fn ten_thousand_runs_go_on_without_more_bodies_than_allowed_and_wait_witho
     assert!(watched.count() - sleeps <= 2 * 60, "{} looks at the clock in a minute", watched.count() - sleeps);
 
     watched.clock.advance(secs(3_600));
-    until("the sleepers awake", async || count(&runtime, durable::StatusKind::Completed).await == RUNS / 4 * 3).await;
-    assert_eq!(count(&runtime, durable::StatusKind::Sleeping).await, RUNS / 4);
+    until("the sleepers awake", async || count(&runtime, StatusKind::Completed).await == RUNS / 4 * 3 + 1).await;
+    assert_eq!(count(&runtime, StatusKind::AwaitingSignal).await, RUNS / 4 - 2);
+    assert!(runtime.audit().await.unwrap().is_empty());
     assert_eq!(runtime.run("run 00003").await.unwrap().status().await.unwrap(), Status::Completed);
     runtime.shutdown(secs(0)).await.unwrap();
 }

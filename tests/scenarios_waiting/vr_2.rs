@@ -257,6 +257,7 @@ async fn runs_whose_workflow_is_removed_wait_for_it_and_keep_their_signals() {
     let bench = opened(image.reopened()).await;
     // The code comes with a call of it.
     let run = bench.runtime.start("another", removed()).await.unwrap();
+    until("all but that one to end", async || bench.runtime.runs(Filter::unfinished()).await.unwrap().len() == 1).await;
     for n in 0..RUNS {
         assert_eq!(bench.end(&id(n)).await, json!(format!("yes {n}")));
     }

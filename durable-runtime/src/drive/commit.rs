@@ -39,6 +39,9 @@ impl Life {
                 let (step, name) = (self.state().next_step, signal.to_string());
                 let appended = self.append(Kind::SignalAwaited { path, site, signal, drain });
                 self.mailbox.wait(&name, step);
+                if drain {
+                    self.mailbox.drain(step);
+                }
                 appended
             }
             Fresh::Question { path, site, mut question, within } => {

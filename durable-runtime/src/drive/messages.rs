@@ -38,6 +38,11 @@ pub(crate) struct Mailbox {
     replies: Vec<(u128, Reply)>,
     /// By signal name, those who wait for it.
     waits: BTreeMap<String, BTreeSet<StepNo>>,
+    /// How often the run was told that there are new rows, and at which of these times all was read.
+    news: u64,
+    read: u64,
+    /// Drains, and what must be read before they may be answered: what was put before one was asked is in it.
+    drains: BTreeMap<StepNo, u64>,
     /// Open questions.
     pub(super) questions: BTreeSet<StepNo>,
 }
@@ -74,6 +79,33 @@ impl Mailbox {
         self.facts.remove(i)
     }
 
+    /// There are new rows.
+    pub(crate) fn tell(&mut self) {
+        self.news += 1;
+    }
+
+    /// How often the run was told of new rows.
+    pub(crate) fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// All rows are known that were there when [`Mailbox::news`] was this.
+    pub(crate) fn has_read(&mut self, news: u64) {
+        self.read = self.read.max(news);
+    }
+
+    /// A drain is asked now.
+    pub(super) fn drain(&mut self, step: StepNo) {
+        if self.read < self.news {
+            self.drains.insert(step, self.news);
+        }
+    }
+
+    /// Whether a drain may be answered with what is known.
+    fn is_known(&self, drain: StepNo) -> bool {
+        self.drains.get(&drain).is_none_or(|news| *news <= self.read)
+    }
+
     pub(super) fn wait(&mut self, signal: &str, step: StepNo) {
         match self.waits.get_mut(signal) {
             Some(waits) => drop(waits.insert(step)),
@@ -82,6 +114,7 @@ impl Mailbox {
     }
 
     pub(crate) fn unwait(&mut self, signal: &str, step: StepNo) {
+        self.drains.remove(&step);
         if let Some(waits) = self.waits.get_mut(signal) {
             waits.remove(&step);
             if waits.is_empty() {
@@ -252,7 +285,8 @@ impl Life {
         let found = self.mailbox.waits.iter().find_map(|(name, steps)| {
             let step = *steps.first()?;
             let drain = matches!(self.state().steps.get(&step)?.what, What::Signal { drain: true, .. });
-            (drain || self.mailbox.signals.contains_key(name)).then(|| (name.clone(), step, drain))
+            let ready = if drain { self.mailbox.is_known(step) } else { self.mailbox.signals.contains_key(name) };
+            ready.then(|| (name.clone(), step, drain))
         });
         let Some((name, step, drain)) = found else { return false };
         let mut messages = Vec::new();

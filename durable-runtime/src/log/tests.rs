@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    entry::{Call, Outcome, Path, RecordedContract},
+    entry::{Call, Outcome, Path, RecordedContract, Resolved},
     head::{HeadInfo, HowEnded},
 };
 
@@ -196,18 +196,11 @@ fn a_store_that_refuses_is_asked_ever_more_seldom_and_tells_why_and_since_when()
 }
 
 #[test]
-fn outcomes_that_were_never_written_are_named_unless_their_step_was_not_either() {
+fn outcomes_that_were_never_written_are_kept_unless_their_step_was_not_either() {
     let mut log = log();
-    let result = |log: &mut Log, step| {
-        let kind = Kind::EffectResult {
-            step: StepNo(step),
-            attempt: Attempt(1),
-            outcome: Outcome::Ok(b"v"[..].into()),
-            unsure: false,
-        };
-        log.append(&Entry { at: 1, kind }).unwrap();
-    };
-    result(&mut log, 4);
+    let gather = |log: &mut Log, kind: Kind<'static>| log.append(&Entry { at: 1, kind }).unwrap();
+    let result = |step, outcome| Kind::EffectResult { step: StepNo(step), attempt: Attempt(1), outcome, unsure: false };
+    let ok = || Outcome::Ok(b"v"[..].into());
     let path = Path { scope: "".into(), name: "look".into(), n: 0 };
     let call = Call {
         path,
@@ -218,10 +211,28 @@ fn outcomes_that_were_never_written_are_named_unless_their_step_was_not_either()
         key: None,
         site: 0,
     };
-    log.append(&Entry { at: 1, kind: Kind::EffectCalled(call) }).unwrap();
-    result(&mut log, 5);
+    gather(&mut log, result(4, ok()));
+    gather(&mut log, Kind::EffectCalled(call));
+    gather(&mut log, result(5, ok()));
     let (first, _) = sent(&mut log);
+    // Behind it: one more, one that may be tried again, one that a person has given, and one that is not sent yet.
+    gather(&mut log, result(2, Outcome::Err(b"e"[..].into())));
+    let (step, attempt) = (StepNo(3), Attempt(2));
+    let error = Outcome::Err(b"e"[..].into());
+    gather(&mut log, Kind::EffectFailed { step, attempt, error, retry_at: 9, unsure: false });
+    let (step, attempt) = (StepNo(1), Attempt(1));
+    gather(&mut log, Kind::EffectResolved { step, attempt, how: Resolved::Succeeded, by: "ann".into() });
+    gather(&mut log, result(1, ok()));
+    sent(&mut log);
+    gather(&mut log, result(0, ok()));
     let lost = log.written(first, Err(StoreError::Rejected { reason: "no".into() }), 0, 0).unwrap_err();
     assert_eq!(lost, Lost::Rejected { seq: Seq(1), reason: "no".into() });
-    assert_eq!(log.unwritten_outcomes(StepNo(6)), [(StepNo(4), Attempt(1))]);
+    let kept = |rejected| -> Vec<(u32, u32, String)> {
+        let ends = log.unwritten_outcomes(StepNo(6), rejected).into_iter();
+        ends.map(|(step, attempt, end)| (step.0, attempt.0, format!("{end:?}").split(' ').next().unwrap().into()))
+            .collect()
+    };
+    let others = [(2, 1, "Err".into()), (3, 2, "Err".into()), (0, 1, "Ok".into())];
+    assert_eq!(kept(None), [&[(4, 1, "Ok".into())][..], &others[..]].concat());
+    assert_eq!(kept(Some((Seq(1), "no"))), [&[(4, 1, "NotRecordable".into())][..], &others[..]].concat());
 }

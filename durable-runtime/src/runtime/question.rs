@@ -216,10 +216,12 @@ impl Answering {
                         return Err(Kind::QuestionClosed { token: self.token.clone() }.into());
                     }
                     None => continue,
+                    Some(ask) if ask.expired => return Err(self.over(ask.round).await?),
                     Some(ask) => self.check(ask)?,
                 },
                 Looked::Log(look) => match self.open(&look.questions) {
                     None => continue,
+                    Some(ask) if ask.expired => return Err(self.over(ask.round).await?),
                     Some(ask) => self.check(ask)?,
                 },
             };
@@ -245,11 +247,21 @@ impl Answering {
         open.iter().find(|ask| ask.question.token == self.token)
     }
 
+    /// A question whose time is over: somebody may have answered it in time, and the run has not got to that yet.
+    async fn over(&self, round: u32) -> Result<Error, Error> {
+        // First the row, then the log: what has taken the row stands in the log then.
+        if let Some(by) = self.first(self.row(round).id).await? {
+            return Ok(self.answered(&by));
+        }
+        let (log, _) = self.read(AskedLog::new(self.fresh(), self.at.path.clone())).await?;
+        Ok(match log.asked.and_then(|asked| asked.end) {
+            Some(end) => self.too_late(&end),
+            None => Kind::QuestionExpired { token: self.token.clone() }.into(),
+        })
+    }
+
     /// Whether an open question takes this answer; which round of answers it is.
     fn check(&self, ask: &OpenAsk) -> Result<u32, Error> {
-        if ask.expired {
-            return Err(Kind::QuestionExpired { token: self.token.clone() }.into());
-        }
         if let (Ok(value), Some(takes)) = (&self.verdict, ask.takes) {
             fits(takes, value).map_err(|reason| Kind::AnswerDoesNotFit { token: self.token.clone(), reason })?;
         }

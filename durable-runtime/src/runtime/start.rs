@@ -112,11 +112,16 @@ impl Runtime {
         Ok(written != Written::Exists)
     }
 
-    /// Runs that waited for this code go on.
+    /// Runs that waited for this code go on, those included that are being replayed and have looked for it in vain.
     fn code_is_here(&self, meta: &WorkflowMeta) {
         for cell in self.shared().runs().values() {
-            if matches!(&*cell.phase.borrow(), Phase::NoCode { workflow, .. } if *workflow == meta.name) {
-                cell.tell(Input::Retry);
+            let waits = match &*cell.phase.borrow() {
+                Phase::NoCode { workflow, .. } => *workflow == meta.name,
+                Phase::Opening => true,
+                _ => false,
+            };
+            if waits {
+                cell.tell(Input::Code);
             }
         }
     }

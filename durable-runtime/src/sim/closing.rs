@@ -14,7 +14,6 @@ use crate::{
     effect::BodyEnd,
     fold::{StepState, What},
     id::{Attempt, Generation, StepNo},
-    log::Lost,
     mailbox::Message,
     store::{Addressee, Store, Wait, Write},
 };
@@ -34,21 +33,13 @@ impl World {
     pub(super) fn close_on(&mut self, p: usize, i: usize, mut life: Box<Life>, after: After) {
         self.take_last_inputs(p, i, &mut life);
         self.perform(p, i, &mut life, false);
-        if !life.log.is_settled() && life.lost.is_none() && life.log.trouble().is_none() {
+        if !life.is_closed() {
             self.cell(p, i).phase = Phase::Closing(life, after);
             return;
         }
-        let settled = life.log.is_settled();
+        let settled = life.log.is_settled() && life.lost.is_none();
         let left = life.leave();
         self.take_left(p, i, left);
-        self.perform(p, i, &mut life, false);
-        if let Some(Lost::Rejected { reason, .. }) = &life.lost {
-            let generation = life.setting.generation;
-            for (step, attempt) in life.log.unwritten_outcomes(life.state().next_step) {
-                let end = BodyEnd::NotRecordable { reason: reason.to_string() };
-                self.put_outcome(p, i, generation, step, attempt, end, false);
-            }
-        }
         let (run, epoch) = (self.ids[i].clone(), life.setting.epoch);
         // Let go of, and to go on as soon as somebody can.
         let (seen, due) = (life.mailbox.seen(), Some(self.now(p).wall));
@@ -148,6 +139,10 @@ impl World {
         }
         for (step, attempt) in left.nowhere {
             self.outside.abort(task, (generation, step), attempt);
+        }
+        for run in left.nudges {
+            let run = self.place(&run);
+            self.nudge(p, run);
         }
     }
 

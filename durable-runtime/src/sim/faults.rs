@@ -1,6 +1,6 @@
 //! What goes wrong: crashes, shutdowns, clocks that are set, a store that refuses, claims that are taken away.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     controls::Control,
@@ -136,6 +136,10 @@ impl World {
 
     /// A crash puts at most as many calls in doubt as there are slots.
     fn check_slots(&mut self, p: usize) {
+        if self.shared {
+            // What a life has appended is gone with its claim.
+            return;
+        }
         let no = self.processes[p].no;
         let begun = self.outside.begun.iter().filter(|b| b.process == no && b.start.meta.contract.is_outward());
         let begun: Vec<_> = begun.map(|b| (b.step(), b.start.attempt)).collect();
@@ -156,6 +160,26 @@ impl World {
         }
         if doubt.len() > SLOTS {
             self.fail(format!("a crash puts {} calls in doubt, with {SLOTS} slots: {doubt:?}", doubt.len()));
+        }
+    }
+
+    /// Each slot is free, or held by a body or an outcome on its way to the mailbox.
+    pub(super) fn check_slots_are_kept(&mut self) {
+        if self.control != Control::None || !self.bad.is_empty() {
+            return;
+        }
+        for process in &self.processes {
+            let lives = process.cells.values().map(|cell| match &cell.phase {
+                Phase::Live(life) | Phase::Closing(life, _) => life.bodies.len(),
+                _ => 0,
+            });
+            let late = self.outside.begun.iter().filter(|b| b.process == process.no && b.slot).count();
+            let rows = process.writes.iter().filter(|submitted| submitted.slot).count();
+            let held = lives.sum::<usize>() + late + rows;
+            let free = process.slots.0.load(Ordering::Relaxed);
+            if free + held != SLOTS {
+                return self.bad.push(format!("{free} slots are free and {held} held, of {SLOTS}"));
+            }
         }
     }
 

@@ -257,9 +257,9 @@ impl Outside {
         self.events.values().any(|event| matches!(*event, Event::Land(i) if self.begun[i].step() == step))
     }
 
-    /// Whether a body of the step has its future in the process.
-    pub(super) fn runs(&self, process: u64, step: StepOf, attempt: Attempt) -> bool {
-        let is = |b: &Begun| b.running && b.process == process && b.step() == step && b.start.attempt == attempt;
+    /// Whether a body of the step has its future in the task.
+    pub(super) fn runs(&self, task: u64, step: StepOf, attempt: Attempt) -> bool {
+        let is = |b: &Begun| b.running && b.task == task && b.step() == step && b.start.attempt == attempt;
         self.begun.iter().any(is)
     }
 

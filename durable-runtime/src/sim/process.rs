@@ -101,8 +101,8 @@ pub(super) struct Cell {
     pub(super) woken: bool,
     pub(super) wants_slot: bool,
     pub(super) armed: (Option<Millis>, Option<Millis>),
-    /// Rows are being read, and whether to read once more after that.
-    pub(super) reading: Option<bool>,
+    /// Rows are being read, whether to read once more after that, and how often the life was told of new ones before.
+    pub(super) reading: Option<(bool, u64)>,
     /// The last request to cancel for which a parked run was tried without its code.
     pub(super) cancel_tried: u64,
     /// What an earlier life in this process knew of the monotonic clock.
@@ -389,11 +389,10 @@ impl World {
         NOTHING_UNDOES.set(false);
         self.stats.lives += 1;
         self.say(|| format!("process {p}: run {i} life {life_no} {beginning:?} -> {opened:?} at {}", life.state().len));
-        let adopted: Vec<_> = life.adopted.iter().copied().collect();
-        for key in adopted {
+        for ((step, attempt), with_slot) in &life.adopted {
             self.stats.adopted += 1;
-            if let Some(begun) = self.outside.listed(task, (generation, key.0), key.1) {
-                begun.slot &= !life.bodies.contains_key(&key);
+            if let Some(begun) = self.outside.listed(task, (generation, *step), *attempt) {
+                begun.slot &= !with_slot;
             }
         }
         if !matches!(opened, Opened::Live) {
@@ -496,7 +495,7 @@ impl World {
         self.take_inputs(p, i, &mut life);
         let most = if self.rng.one_in(3) { 1 } else { 64 };
         let mut turns = 0;
-        PANICS.set(self.faulty && self.rng.one_in(250));
+        PANICS.set(self.faulty && self.rng.one_in(120));
         if self.control == Control::ImpureCode {
             IMPURE.set(self.rng.below(2));
         }
@@ -605,15 +604,16 @@ impl World {
 
     fn read_mail(&mut self, p: usize, i: usize, life: &mut Life) {
         let (at_once, cell) = (self.rng.one_in(2), self.cell(p, i));
-        if let Some(again) = &mut cell.reading {
+        if let Some((again, _)) = &mut cell.reading {
             *again = true;
             return;
         }
         if at_once {
             let rows = self.rows(p, i, life.mailbox.seen());
-            return self.mail(life, rows);
+            self.mail(life, rows);
+            return life.mailbox.has_read(life.mailbox.news());
         }
-        cell.reading = Some(false);
+        cell.reading = Some((false, life.mailbox.news()));
         let life_no = cell.life;
         let rows = self.rows(p, i, life.mailbox.seen());
         self.tell(p, i, Input::Rows(life_no, rows));
@@ -643,7 +643,7 @@ impl World {
                     let begun = &self.outside.begun[body];
                     let (of, step, attempt) = (begun.life, begun.step, begun.start.attempt);
                     let here = begun.task == task && begun.generation == life.setting.generation;
-                    let adopted = here && life.adopted.contains(&(step, attempt));
+                    let adopted = here && life.adopted.contains_key(&(step, attempt));
                     match self.outside.forget(body) {
                         Some(_) if of == mine || adopted => life.ended(step, attempt, end),
                         Some(slot) => self.ended_late(p, body, end, slot),
@@ -655,11 +655,15 @@ impl World {
                 Input::Reconciled(life_no, step, attempt, answer) if life_no == mine => {
                     life.reconciled(step, attempt, answer, now);
                 }
-                Input::Mail => self.read_mail(p, i, life),
+                Input::Mail => {
+                    life.mailbox.tell();
+                    self.read_mail(p, i, life);
+                }
                 Input::Rows(life_no, rows) if life_no == mine => {
-                    let again = self.cell(p, i).reading.take();
+                    let (again, news) = self.cell(p, i).reading.take().unwrap_or_default();
                     self.mail(life, rows);
-                    if again == Some(true) {
+                    life.mailbox.has_read(news);
+                    if again {
                         self.read_mail(p, i, life);
                     }
                 }
@@ -725,7 +729,7 @@ impl World {
                 }
                 Output::Reconcile(step, start) => {
                     let (process, step) = (self.processes[p].no, (i, generation, step));
-                    if self.outside.runs(process, step, start.attempt) {
+                    if self.outside.runs(task, step, start.attempt) {
                         self.fail(format!("run {i}: asked about step {} while its body runs", step.2));
                     }
                     self.stats.reconciled += 1;

@@ -148,7 +148,7 @@ impl World {
                 self.late.push((self.time + self.rng.below(150), write));
                 Err(unknown())
             }
-            10 if no.is_some() && self.rng.one_in(6) => {
+            10 if matches!(&write, Write::Append(batch) if batch.count > 0) && self.rng.one_in(6) => {
                 self.stats.rejected += 1;
                 Err(StoreError::Rejected { reason: "not this one".into() })
             }

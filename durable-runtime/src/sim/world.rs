@@ -226,6 +226,7 @@ impl World {
                 self.clients(!acted && !faults);
             }
             self.check_nothing_is_forgotten();
+            self.check_slots_are_kept();
             if acted || self.processes.iter().any(|process| !process.writes.is_empty()) {
                 self.time += self.rng.below(3) / 2;
             } else if !self.wait(faults) && !self.is_over() {

@@ -93,6 +93,15 @@ pub(super) enum Beginning {
     WithoutCode,
 }
 
+/// A look at a run's mailbox under way.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// How often the life was told of new rows when it began.
+    news: u64,
+    /// Whether to read once more after that.
+    again: bool,
+}
+
 pub(super) struct RunTask {
     shared: Arc<Shared>,
     cell: Arc<RunCell>,
@@ -101,8 +110,8 @@ pub(super) struct RunTask {
     elapsing: Box<[(StepNo, Millis)]>,
     /// Its turn to begin, until it has.
     turn: Option<OwnedSemaphorePermit>,
-    /// Rows are being read, and whether to read once more after that.
-    reading: Option<bool>,
+    /// Rows are being read.
+    reading: Option<Reading>,
     generation: Generation,
     /// Bodies under way, of this life or an earlier one of this process.
     bodies: HashMap<BodyKey, BodyTask>,
@@ -315,9 +324,10 @@ impl RunTask {
                 });
             }
         };
-        for key in &life.adopted {
-            if let Some(body) = self.bodies.get_mut(&(self.generation, key.0, key.1)) {
-                body.slot &= !life.bodies.contains_key(key);
+        for ((step, attempt), with_slot) in &life.adopted {
+            if let Some(body) = self.bodies.get_mut(&(self.generation, *step, *attempt)) {
+                // Its life may have given it back already.
+                body.slot &= !with_slot;
             }
         }
         if !matches!(opened, Opened::Live) {
@@ -468,22 +478,17 @@ impl RunTask {
     }
 
     /// Has the rows read that the life does not know.
-    fn read_mail(&mut self, seen: u64) {
-        if let Some(again) = &mut self.reading {
-            *again = true;
+    fn read_mail(&mut self, seen: u64, news: u64) {
+        if let Some(reading) = &mut self.reading {
+            reading.again = true;
             return;
         }
-        self.reading = Some(false);
+        self.reading = Some(Reading { news, again: false });
         let (cell, store, life_no) = (self.cell.clone(), self.shared.store.clone(), self.life_no);
         self.shared.tokio.spawn_blocking(move || {
             let rows = store.rows(&cell.id, seen, usize::MAX);
             cell.tell(Input::Rows(life_no, rows));
         });
-    }
-
-    /// Rows were read; true if there may be more.
-    fn mail_is_read(&mut self) -> bool {
-        self.reading.take().unwrap_or(false)
     }
 
     fn take_inputs(&mut self, life: &mut Life) {
@@ -494,15 +499,21 @@ impl RunTask {
             match input {
                 Input::Written(life_no, no, result) if life_no == self.life_no => life.written(no, result, now),
                 Input::ReadBack(life_no, stored) if life_no == self.life_no => life.read_back(stored, now),
-                Input::Mail => self.read_mail(life.mailbox.seen()),
+                Input::Mail => {
+                    life.mailbox.tell();
+                    self.read_mail(life.mailbox.seen(), life.mailbox.news());
+                }
                 Input::Rows(life_no, rows) if life_no == self.life_no => {
-                    let more = self.mail_is_read();
+                    let Some(reading) = self.reading.take() else { continue };
                     match rows {
-                        Ok(rows) => life.mail(rows),
+                        Ok(rows) => {
+                            life.mail(rows);
+                            life.mailbox.has_read(reading.news);
+                        }
                         Err(e) => self.read_later(&e),
                     }
-                    if more {
-                        self.read_mail(life.mailbox.seen());
+                    if reading.again {
+                        self.read_mail(life.mailbox.seen(), life.mailbox.news());
                     }
                 }
                 // Of an earlier life, whose batches had other numbers.
@@ -510,7 +521,7 @@ impl RunTask {
                 Input::Ended(life_no, step, attempt, end) => match self.forget(life_no, step, attempt) {
                     Some((generation, _))
                         if generation == self.generation
-                            && (life_no == self.life_no || life.adopted.contains(&(step, attempt))) =>
+                            && (life_no == self.life_no || life.adopted.contains_key(&(step, attempt))) =>
                     {
                         life.ended(step, attempt, end);
                     }
@@ -523,7 +534,7 @@ impl RunTask {
                         life.reconciled(step, attempt, end, now);
                     }
                 }
-                Input::Retry => {}
+                Input::Retry | Input::Code => {}
                 Input::Look(answer) => self.looks.push((life.state().len, Look::at(life), answer)),
             }
         }
@@ -709,12 +720,6 @@ impl RunTask {
         }
         self.looks.clear();
         self.take_left(life.leave());
-        if let Some(Lost::Rejected { reason, .. }) = &life.lost {
-            for (step, attempt) in life.log.unwritten_outcomes(life.state().next_step) {
-                let body = (self.generation, step, attempt);
-                self.put_outcome(body, BodyEnd::NotRecordable { reason: reason.to_string() }, false);
-            }
-        }
         // What the life has not looked at is for the next one, which reads the mailbox.
         for body in self.bodies.values() {
             body.unwanted.send_replace(true);
@@ -772,7 +777,7 @@ impl RunTask {
     async fn stand_by(&mut self) -> Again {
         let mut closing = self.shared.closing.subscribe();
         // A cancel may have come before it was parked.
-        self.read_mail(0);
+        self.read_mail(0, 0);
         loop {
             match self.take_late(true) {
                 Some(again) => return again,
@@ -801,12 +806,14 @@ impl RunTask {
                 },
                 Input::Dropped(life_no, step, attempt) => self.dropped(life_no, step, attempt),
                 Input::Retry => again = Some(Again::Retry),
+                // It may have come while the run was replayed without it.
+                Input::Code if matches!(*self.cell.phase.borrow(), Phase::NoCode { .. }) => again = Some(Again::Retry),
                 Input::Look(answer) => {
                     let _ = answer.send(Look::default());
                 }
-                Input::Mail if parked => self.read_mail(0),
+                Input::Mail if parked => self.read_mail(0, 0),
                 Input::Rows(_, rows) => {
-                    let more = self.mail_is_read();
+                    let once_more = self.reading.take().is_some_and(|reading| reading.again);
                     match rows {
                         Ok(rows) => {
                             // Each request is tried once: what parks the run again would do so each time.
@@ -818,11 +825,11 @@ impl RunTask {
                         }
                         Err(e) => self.read_later(&e),
                     }
-                    if more && parked {
-                        self.read_mail(0);
+                    if once_more && parked {
+                        self.read_mail(0, 0);
                     }
                 }
-                Input::Written(..) | Input::ReadBack(..) | Input::Reconciled(..) | Input::Mail => {}
+                Input::Written(..) | Input::ReadBack(..) | Input::Reconciled(..) | Input::Mail | Input::Code => {}
             }
         }
         again

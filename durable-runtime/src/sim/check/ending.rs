@@ -9,6 +9,7 @@ use crate::{
     sim::{
         Stats,
         effects::{NO, SEEN, undoes},
+        outside::Begun,
         world::World,
     },
     value::{Args, Value},
@@ -144,8 +145,10 @@ fn undone(world: &World, history: &History, n: usize, over: bool, bad: &mut Vec<
     let mut before: Millis = 0;
     for (step, place, call) in called {
         let of = (i, generation, step);
+        // A body of a step that a crash took back may have had its number.
         let landed = |of: crate::sim::outside::StepOf| {
-            let mine = world.outside.landed.iter().filter(move |(_, b, _)| world.outside.begun[*b].step() == of);
+            let is = move |b: &Begun| b.step() == of && undoes(b.start.meta);
+            let mine = world.outside.landed.iter().filter(move |(_, b, _)| is(&world.outside.begun[*b]));
             mine.map(|(at, ..)| *at)
         };
         let given_up =
