@@ -70,7 +70,7 @@ fn package(dir: &Path, root: &Path, name: &str, source: &str) -> PathBuf {
     let package = dir.join(name);
     fs::create_dir_all(package.join("src")).expect("the target directory can be written");
     let manifest = format!(
-        "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[dependencies]\ndurable = {{ path = {:?} }}\n[workspace]\n",
+        "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[dependencies]\ndurable = {{ path = {:?}, default-features = false }}\n[workspace]\n",
         root.display().to_string()
     );
     fs::write(package.join("Cargo.toml"), manifest).expect("the package can be written");

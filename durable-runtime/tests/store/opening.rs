@@ -182,9 +182,9 @@ fn what_is_no_store_is_left_alone() {
     // A later version's.
     let later = dir.join("later");
     open(&later).unwrap().close().unwrap();
-    fs::write(later.join("STORE"), "durable store\nformat 3\nwhatever\n").unwrap();
+    fs::write(later.join("STORE"), "durable store\nformat 2\nwhatever\n").unwrap();
     let before = contents(&later);
-    assert!(not_a_store(&later).ends_with("STORE has format 3; this version knows up to 2"));
+    assert!(not_a_store(&later).ends_with("STORE has format 2; this version knows up to 1"));
     assert!(contents(&later).iter().zip(&before).all(|(a, b)| a == b || a.0.ends_with("LOCK")));
     // An empty directory is as good as none, and so are several at once.
     fs::create_dir(dir.join("empty")).unwrap();

@@ -169,9 +169,9 @@ impl<'a> Group<'a> {
     fn entry(&mut self, run: &RunId) -> Result<Option<Entry>, StoreError> {
         for class in Class::ALL {
             if let Some(value) = self.get(&class.key(run))? {
-                let version = |number| Ok(self.state(number)?.version.unwrap_or_default());
-                let entry = Entry::decode(class, &value, version)?;
-                return entry.map(Some).ok_or_else(|| self.medium.damaged("an entry has no known form"));
+                return Entry::decode(class, &value)
+                    .map(Some)
+                    .ok_or_else(|| self.medium.damaged("an entry has no known form"));
             }
         }
         Ok(None)

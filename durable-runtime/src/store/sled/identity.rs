@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{id::StoreId, store::StoreError};
 
 /// The layout that this version writes. It reads those before too: in 1 the entry of a run said nothing of its mailbox.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 1;
 
 pub(super) const STORE: &str = "STORE";
 pub(super) const LOCK: &str = "LOCK";
@@ -109,7 +109,6 @@ pub(super) fn sync_path(path: &Path) -> io::Result<()> {
 /// What the file `STORE` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    format: u32,
     pub(super) id: StoreId,
     /// sled's segment size, fixed for the store's life.
     pub(super) segment_bytes: usize,
@@ -128,13 +127,7 @@ impl Identity {
             Ok(StoreId(u128::from_le_bytes(id)))
         };
         let id = id.map_or_else(random, Ok)?;
-        Ok(Identity { format: FORMAT, id, segment_bytes, ready: false })
-    }
-
-    /// The identity of a store that is ready and that an earlier version cannot read, if this is not it.
-    pub(super) fn settled(&self) -> Option<Identity> {
-        let settled = Identity { format: FORMAT, ready: true, ..self.clone() };
-        (settled != *self).then_some(settled)
+        Ok(Identity { id, segment_bytes, ready: false })
     }
 
     /// Reads the file. `None`: there is none.
@@ -150,18 +143,18 @@ impl Identity {
             words.find_map(|(word, value)| (word == name).then_some(value))
         };
         // The format comes first: what a later version writes below it is its own affair.
-        let format = match field("format").and_then(|format| format.parse::<u32>().ok()) {
-            Some(format @ 1..=FORMAT) => format,
+        match field("format").and_then(|format| format.parse::<u32>().ok()) {
+            Some(FORMAT) => {}
             Some(format) if format > FORMAT => {
                 let what = format!("{STORE} has format {format}; this version knows up to {FORMAT}");
                 return Err(StoreError::NotAStore { path: store.to_path_buf(), what: what.into() });
             }
             _ => return Err(damaged(store, format!("{STORE} names no format"))),
-        };
+        }
         let identity = (|| {
             let id = StoreId(u128::from_str_radix(field("id")?, 16).ok()?);
             let segment_bytes = field("segment-bytes")?.parse().ok()?;
-            Some(Identity { format, id, segment_bytes, ready: field("state")? == "ready" })
+            Some(Identity { id, segment_bytes, ready: field("state")? == "ready" })
         })();
         identity
             .filter(|identity| identity.text().as_bytes() == bytes)
@@ -187,8 +180,8 @@ impl Identity {
     fn text(&self) -> String {
         let state = if self.ready { "ready" } else { "new" };
         let body = format!(
-            "durable store\nformat {}\nid {}\nsegment-bytes {}\nstate {state}\n",
-            self.format, self.id, self.segment_bytes
+            "durable store\nformat {FORMAT}\nid {}\nsegment-bytes {}\nstate {state}\n",
+            self.id, self.segment_bytes
         );
         format!("{body}checksum {:016x}\n", xxh3_64(body.as_bytes()))
     }

@@ -302,20 +302,17 @@ impl Meta {
 pub(super) struct State {
     pub(super) generation: Generation,
     pub(super) length: Seq,
-    /// [`Entry::version`] where the entry does not say it: stores used to keep it here.
-    pub(super) version: Option<u64>,
 }
 
 impl State {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut value = [&self.generation.0.to_be_bytes()[..], &self.length.0.to_be_bytes()].concat();
-        value.extend(self.version.iter().flat_map(|version| version.to_be_bytes()));
-        value
+        [&self.generation.0.to_be_bytes()[..], &self.length.0.to_be_bytes()].concat()
     }
 
     pub(super) fn decode(value: &[u8]) -> Option<State> {
         let mut n = Numbers(value);
-        Some(State { generation: Generation(n.u32()?), length: Seq(n.u64()?), version: n.u64() })
+        let state = State { generation: Generation(n.u32()?), length: Seq(n.u64()?) };
+        n.0.is_empty().then_some(state)
     }
 }
 
@@ -330,9 +327,6 @@ pub(super) struct Entry {
     pub(super) head: Option<Head>,
     pub(super) aside: Option<Bytes>,
 }
-
-/// Set in the length of the aside if the version and the wait follow it.
-const WITH_VERSION: u64 = 1 << 63;
 
 impl Entry {
     pub(super) fn new(number: u64) -> Entry {
@@ -352,7 +346,7 @@ impl Entry {
         value.extend_from_slice(&head.generation.0.to_be_bytes());
         // The length is off by one, so that 0 can say that there is none.
         let aside_length = self.aside.as_ref().map_or(0, |aside| aside.len() as u64 + 1);
-        value.extend_from_slice(&(aside_length | WITH_VERSION).to_be_bytes());
+        value.extend_from_slice(&aside_length.to_be_bytes());
         value.extend_from_slice(&self.version.to_be_bytes());
         match self.wait {
             None => value.push(0),
@@ -367,45 +361,28 @@ impl Entry {
         value
     }
 
-    /// `None`: it is of no known form. An entry that says no version has the one that `state_version` finds for the run's
-    /// number.
-    pub(super) fn decode<E>(
-        class: Class,
-        value: &[u8],
-        state_version: impl FnOnce(u64) -> Result<u64, E>,
-    ) -> Result<Option<Entry>, E> {
-        let Some((mut entry, has_version)) = Entry::decode_alone(class, value) else { return Ok(None) };
-        if !has_version {
-            entry.version = state_version(entry.number)?;
-        }
-        Ok(Some(entry))
-    }
-
-    fn decode_alone(class: Class, value: &[u8]) -> Option<(Entry, bool)> {
+    /// `None`: it is of no known form.
+    pub(super) fn decode(class: Class, value: &[u8]) -> Option<Entry> {
         let mut n = Numbers(value);
         let mut entry = Entry::new(n.u64()?);
         if class == Class::Unborn {
-            let version = n.u64();
-            entry.version = version.unwrap_or_default();
-            return Some((entry, version.is_some()));
-        }
-        let (generation, word) = (Generation(n.u32()?), n.u64()?);
-        let has_version = word & WITH_VERSION != 0;
-        if has_version {
             entry.version = n.u64()?;
-            let [kind] = n.take()?;
-            entry.wait = match kind {
-                0 => None,
-                1 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: None }),
-                2 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: Some(n.u64()?) }),
-                _ => return None,
-            };
+            return n.0.is_empty().then_some(entry);
         }
-        if let Some(bytes) = usize::try_from(word & !WITH_VERSION).ok()?.checked_sub(1) {
+        let (generation, aside_length) = (Generation(n.u32()?), n.u64()?);
+        entry.version = n.u64()?;
+        let [kind] = n.take()?;
+        entry.wait = match kind {
+            0 => None,
+            1 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: None }),
+            2 => Some(Wait { seen: n.u64()?, code: n.u64()?, due: Some(n.u64()?) }),
+            _ => return None,
+        };
+        if let Some(bytes) = usize::try_from(aside_length).ok()?.checked_sub(1) {
             entry.aside = Some(Bytes::copy_from_slice(n.slice(bytes)?));
         }
         entry.head = Some(Head { generation, live: class == Class::Live, bytes: Bytes::copy_from_slice(n.0) });
-        Some((entry, has_version))
+        Some(entry)
     }
 }
 

@@ -239,8 +239,8 @@ fn settle(
     }
     high_water.note(meta.commits).and_then(|()| high_water.sync()).map_err(|e| on_water(&e))?;
     sync_path(store).map_err(|e| io_error("sync", store, &e))?;
-    if let Some(settled) = identity.settled() {
-        settled.write(store)?;
+    if !identity.ready {
+        Identity { ready: true, ..identity.clone() }.write(store)?;
     }
     Ok((meta, high_water))
 }

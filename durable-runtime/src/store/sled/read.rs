@@ -224,8 +224,7 @@ fn entry(medium: &Medium, run: &RunId) -> Result<Option<Entry>, StoreError> {
 }
 
 fn decode(medium: &Medium, class: Class, value: &[u8]) -> Result<Entry, StoreError> {
-    let version = |number| Ok(state(medium, number)?.and_then(|state| state.version).unwrap_or_default());
-    Entry::decode(class, value, version)?.ok_or_else(|| medium.damaged("an entry has no known form"))
+    Entry::decode(class, value).ok_or_else(|| medium.damaged("an entry has no known form"))
 }
 
 fn record_of(entry: Entry) -> Option<RunRecord> {

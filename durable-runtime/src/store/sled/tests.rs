@@ -18,7 +18,6 @@ use crate::{
 };
 
 mod compacting;
-mod earlier;
 mod removing;
 
 pub(super) struct TempDir(pub(super) PathBuf);

@@ -62,7 +62,7 @@ impl Group<'_> {
             None => (None, Entry::new(self.new_number())),
         };
         let (number, generation) = (early.number, head.generation);
-        let state = State { generation, length: Seq(u64::from(count)), version: None };
+        let state = State { generation, length: Seq(u64::from(count)) };
         self.set(keys::state(number), Some(state.encode()));
         if owner != 0 {
             self.set(keys::owner(number), Some(owner.to_be_bytes().to_vec()));
@@ -166,7 +166,7 @@ impl Group<'_> {
                 return Ok(Some(Entries { number, generation, at: Seq(0), count, frames }));
             }
             Act::Publish { name, value } => {
-                let State { generation, length: len, .. } = self.state(number)?;
+                let State { generation, length: len } = self.state(number)?;
                 let published = Published { generation, len, value };
                 self.set(keys::published(number, &name), Some(keys::encode_published(&published)));
             }
@@ -259,7 +259,7 @@ impl Group<'_> {
             (*generation, Seq(length))
         });
         let (generation, length) = newest.unwrap_or_default();
-        self.set(keys::state(number), Some(State { generation, length, version: None }.encode()));
+        self.set(keys::state(number), Some(State { generation, length }.encode()));
         let mut entry = Entry { number, version, wait, head: Some(head), aside };
         if let Some(early) = early {
             for (_, value) in self.range(keys::rows(early, 0))? {
