@@ -342,6 +342,14 @@ impl Shared {
         wait.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    /// Takes a run out of the table, unless another cell has its place.
+    fn forget(&self, cell: &Arc<RunCell>) {
+        let mut runs = self.runs();
+        if runs.get(&cell.id).is_some_and(|there| Arc::ptr_eq(there, cell)) {
+            runs.remove(&cell.id);
+        }
+    }
+
     /// Follows what a run does, whether or not it is in memory.
     pub(crate) fn follow(self: &Arc<Shared>, id: &RunId) -> Followed {
         let mut runs = self.runs();
@@ -488,11 +496,13 @@ fn spawn(
     start: Option<OwnedSemaphorePermit>,
 ) {
     shared.tasks.fetch_add(1, Ordering::SeqCst);
-    let guard = TaskGuard { shared: shared.clone(), cell: cell.clone() };
+    let guard = TaskGuard { shared: shared.clone(), cell: cell.clone(), returned: false };
     let shared = shared.clone();
     let span = tracing::info_span!("run", id = %cell.id);
     let tokio = shared.tokio.clone();
     let task = async move {
+        // Taken in whole, so that it stands for the task also before its first poll.
+        let mut guard = guard;
         // After a crash, or with other code, that may be every run of the store: what waits for its turn is small.
         let turn = match beginning {
             Beginning::Released | Beginning::AfterCrash if !aside.replaying => {
@@ -501,7 +511,7 @@ fn spawn(
             _ => start,
         };
         Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn).run(beginning)).await;
-        drop(guard);
+        guard.returned = true;
     };
     tokio.spawn(task.instrument(span));
 }
@@ -510,12 +520,14 @@ fn spawn(
 struct TaskGuard {
     shared: Arc<Shared>,
     cell: Arc<RunCell>,
+    /// It has said itself where the run stands. What the cell says by now may be the word of the task after it.
+    returned: bool,
 }
 
 impl Drop for TaskGuard {
     fn drop(&mut self) {
-        if matches!(*self.cell.phase.borrow(), Phase::Opening | Phase::Live) {
-            self.shared.runs().remove(&self.cell.id);
+        if !self.returned {
+            self.shared.forget(&self.cell);
             self.cell.phase.send_replace(Phase::Gone);
         }
         self.shared.tasks.fetch_sub(1, Ordering::SeqCst);

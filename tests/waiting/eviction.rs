@@ -1,13 +1,17 @@
 //! Runs that wait leave memory, and come back for what they wait for: each alone, and by its own log.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, thread, time::Duration};
 
-use durable::{Reply, RunId};
+use durable::{
+    Reply, RunId,
+    store::{Done, Store, Write, memory::MemoryStore},
+};
 use serde_json::json;
 
 use crate::{
     bench::{BOTH, Backend, Bench, act, doubtful, look, secs, until},
     counting::replayed,
+    pass_on::pass_on,
 };
 
 /// Waits in all the ways in which one can wait.
@@ -124,7 +128,6 @@ async fn a_run_stays_in_memory_for_a_while_after_it_has_gone_to_wait() {
     bench.runtime.start("signal", waits("signal".into())).await.unwrap();
     bench.until("signal", "awaiting signal").await;
     let id = RunId::new("signal").unwrap();
-    use durable::store::Store;
     let waits = || bench.store.run(&id).unwrap().unwrap().wait.is_some();
     bench.clock.advance(secs(29));
     bench.until("signal", "awaiting signal").await;
@@ -155,4 +158,68 @@ async fn whoever_follows_a_run_that_is_away_sees_its_end() {
             assert!(waiting.await.unwrap().is_ok(), "{n}");
         }
     }
+}
+
+/// Claims of runs that were let go of take a while.
+struct SlowClaims(MemoryStore);
+
+impl Store for SlowClaims {
+    pass_on!(0: about, read, rows, published, dump, run, runs, close);
+
+    fn submit(&self, write: Write, done: Done) {
+        let again = match &write {
+            Write::Claim { run, .. } => self.0.run(run).is_ok_and(|run| run.is_some_and(|run| run.wait.is_some())),
+            _ => false,
+        };
+        if again {
+            thread::sleep(LEAVING * 3);
+        }
+        self.0.submit(write, done);
+    }
+}
+
+const LEAVING: Duration = Duration::from_millis(5);
+
+/// So that a run takes a while to leave memory.
+struct Heavy;
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        tokio::task::block_in_place(|| thread::sleep(LEAVING));
+    }
+}
+
+#[durable::workflow]
+async fn leaves() -> u32 {
+    let _heavy = Heavy;
+    for _ in 0..3 {
+        durable::sleep(secs(60)).await;
+    }
+    7
+}
+
+/// The task that leaves and the one that comes are one after the other, and whoever follows the run follows both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_follows_a_run_sees_its_end_if_it_is_woken_just_as_it_leaves() {
+    let bench = Bench::over(SlowClaims(MemoryStore::new())).await;
+    let run = bench.runtime.start("run", leaves()).await.unwrap();
+    let mut due = None;
+    let mut end = std::pin::pin!(run.returned());
+    for _ in 0..3 {
+        let left = async {
+            while bench.store.run(run.id()).unwrap().unwrap().wait.is_none_or(|wait| wait.due <= due) {
+                tokio::task::yield_now().await;
+            }
+        };
+        // From the first time on it is followed.
+        tokio::select! {
+            biased;
+            _ = &mut end => panic!("it has not ended"),
+            () = left => {}
+        }
+        due = bench.store.run(run.id()).unwrap().unwrap().wait.unwrap().due;
+        bench.clock.advance(secs(60));
+    }
+    assert_eq!(tokio::time::timeout(secs(60), end).await.expect("its end is seen").unwrap(), 7);
+    assert!(bench.runtime.audit().await.unwrap().is_empty());
 }

@@ -193,7 +193,7 @@ impl RunTask {
             };
             if over {
                 // First out of the table, then said: who hears of the end finds the store's word.
-                self.shared.runs().remove(&self.cell.id);
+                self.shared.forget(&self.cell);
             }
             self.cell.phase.send_replace(phase);
             if over {
@@ -207,7 +207,7 @@ impl RunTask {
                 }
                 Again::Cancel => beginning = Beginning::WithoutCode,
                 Again::Close => {
-                    self.shared.runs().remove(&self.cell.id);
+                    self.shared.forget(&self.cell);
                     self.cell.phase.send_replace(Phase::Gone);
                     self.outlive().await;
                     return;
