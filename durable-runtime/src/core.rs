@@ -220,6 +220,14 @@ struct Slot {
     takes: Option<Takes>,
 }
 
+impl Slot {
+    /// Whether what has come is nothing to the code of a cancelled run: that its child was cancelled as well, which as an error
+    /// would have it fail.
+    fn is_moot(&self) -> bool {
+        !self.shielded && matches!(self.ready, Some(Delivered::Fault(Fault::ChildCancelled { .. })))
+    }
+}
+
 /// What a step is given.
 #[derive(Clone, Debug)]
 pub(crate) enum Delivered {
@@ -577,9 +585,10 @@ impl Core {
 
     /// Puts a completion in its step's slot; true if somebody waits for it.
     pub(crate) fn deliver(&mut self, step: StepNo, what: Delivered) -> bool {
+        let cancelled = self.cancelled;
         let Some(slot) = self.slots.get_mut(&step) else { return false };
         slot.ready = Some(what);
-        let (scope, awaited) = (slot.scope, slot.awaited);
+        let (scope, awaited) = (slot.scope, slot.awaited && !(cancelled && slot.is_moot()));
         if awaited {
             self.mark(scope);
         }
@@ -590,10 +599,11 @@ impl Core {
     pub(crate) fn take(&mut self, step: StepNo) -> Option<(Delivered, Option<&'static EffectMeta>)> {
         let here = self.here;
         let shielded = self.is_shielded(here);
+        let cancelled = self.cancelled;
         let slot = self.slots.get_mut(&step)?;
-        if slot.ready.is_none() {
+        slot.shielded = shielded;
+        if slot.ready.is_none() || cancelled && slot.is_moot() {
             slot.scope = here;
-            slot.shielded = shielded;
             slot.awaited = true;
             return None;
         }

@@ -219,7 +219,7 @@ pub enum Fault {
         /// What the person said.
         reason: String,
     },
-    /// A child run was cancelled.
+    /// A child run was cancelled. Code that is cancelled with it is not told.
     ChildCancelled {
         /// The child.
         run: String,

@@ -188,13 +188,62 @@ async fn whoever_cancels_a_parent_cancels_its_children_and_theirs_in_whatever_st
         assert_eq!(end("child: fail"), Some(json!("failed")));
         assert_eq!(end("child: done"), Some(json!("completed")));
         assert_eq!(end("child: linger"), Some(json!("completed")), "its shield had the last word");
-        assert_eq!(
-            end("child: with a child"),
-            Some(json!("failed")),
-            "it heard of its own child's end, and returned that"
-        );
+        assert_eq!(end("child: with a child"), Some(json!("cancelled")), "that its own child was cancelled is no error to it");
         assert_eq!(bench.status("grandchild").await.as_str(), "cancelled");
         assert_eq!(bench.until("detached", "awaiting signal").await.as_str(), "awaiting signal");
         bench.sound().await;
+    }
+}
+
+/// What it gets of its child it publishes.
+#[durable::part]
+async fn hears(how: &str) -> durable::Result<String> {
+    let child = durable::spawn(child("wait".into())).id(format!("child {how}")).await;
+    let got = match how {
+        "awaited" => child.await,
+        "all" => durable::try_join_all([child]).await.map(|mut all| all.remove(0)),
+        "before" => durable::shield(async { child.await }).await,
+        _ => unreachable!("{how}"),
+    };
+    durable::publish("heard", &got.as_ref().map_err(ToString::to_string)).await;
+    got
+}
+
+#[durable::workflow]
+async fn hears_of_it(how: String) -> durable::Result<String> {
+    match how.as_str() {
+        "within" => durable::shield(async { hears("awaited").await }).await,
+        how => hears(how).await,
+    }
+}
+
+/// Cancelled are both; only what a shield encloses goes on, and is told of its child's end as ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn that_a_child_was_cancelled_with_its_parent_is_no_error_to_the_parents_code() {
+    for backend in BOTH {
+        for (how, end, heard) in [
+            ("awaited", "cancelled", None),
+            ("all", "cancelled", None),
+            ("before", "cancelled", None),
+            ("within", "failed", Some(())),
+        ] {
+            let bench = Bench::on(backend).await;
+            bench.runtime.start("run", hears_of_it(how.into())).await.unwrap();
+            bench.until("run", "awaiting child").await;
+            let child = if how == "within" { "child awaited".to_owned() } else { format!("child {how}") };
+            bench.until(&child, "awaiting signal").await;
+            let runtime = bench.runtime.clone();
+            let cancel = tokio::spawn(async move { runtime.cancel("run", "enough").await });
+            if ["before", "within"].contains(&how) {
+                // A shield keeps the child.
+                bench.until("run", "cancelling").await;
+                bench.runtime.cancel(&child, "that too").await.unwrap();
+            }
+            let status = in_time("the cancel", cancel).await.unwrap().unwrap();
+            assert_eq!(status.as_str(), end, "{how}");
+            let told = bench.run("run").await.published::<Result<String, String>>("heard").await.unwrap();
+            assert_eq!(told.map(|_| ()), heard, "{how}");
+            bench.sound().await;
+        }
     }
 }
