@@ -188,7 +188,11 @@ async fn whoever_cancels_a_parent_cancels_its_children_and_theirs_in_whatever_st
         assert_eq!(end("child: fail"), Some(json!("failed")));
         assert_eq!(end("child: done"), Some(json!("completed")));
         assert_eq!(end("child: linger"), Some(json!("completed")), "its shield had the last word");
-        assert_eq!(end("child: with a child"), Some(json!("cancelled")), "that its own child was cancelled is no error to it");
+        assert_eq!(
+            end("child: with a child"),
+            Some(json!("cancelled")),
+            "that its own child was cancelled is no error to it"
+        );
         assert_eq!(bench.status("grandchild").await.as_str(), "cancelled");
         assert_eq!(bench.until("detached", "awaiting signal").await.as_str(), "awaiting signal");
         bench.sound().await;

@@ -92,6 +92,9 @@ impl Clients {
     }
 }
 
+/// Who resolves doubts.
+pub(super) const PEOPLE: [&str; 2] = ["ann", "lead"];
+
 impl World {
     fn call(&mut self, run: usize, what: Wanted) {
         let at = self.time + if self.rng.one_in(3) { self.rng.below(60) } else { 0 };
@@ -391,7 +394,7 @@ impl World {
             };
             // Now and then about an attempt that is over.
             let attempt = if self.rng.one_in(12) { Attempt(attempt.0 - 1) } else { attempt };
-            for by in ["ann", "lead"] {
+            for by in PEOPLE {
                 let (how, by) = (how.clone(), by.to_owned());
                 let row = Message::Resolve { generation, step, attempt, how, by }.row();
                 if !self.told.rows.get(&i).is_some_and(|rows| rows.iter().any(|(_, there)| there.id == row.id))

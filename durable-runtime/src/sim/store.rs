@@ -43,8 +43,8 @@ pub(super) struct Owner {
     pub(super) epoch: Epoch,
 }
 
-/// From where on, how many, and under which claim.
-pub(super) type Wrote = (Seq, u32, Epoch);
+/// From where on, how many, when, and under which claim.
+pub(super) type Wrote = (Seq, u32, u64, Epoch);
 
 /// What the store was told and did, in the order in which it did it.
 #[derive(Default)]
@@ -79,14 +79,19 @@ impl World {
         match write {
             Write::Create { run, count, .. } if written == Written::Created => {
                 let i = self.place(run);
-                self.told.wrote.entry((i, Generation(0))).or_default().push((Seq(0), *count, Epoch(0)));
+                self.told.wrote.entry((i, Generation(0))).or_default().push((
+                    Seq(0),
+                    *count,
+                    self.told.clock,
+                    Epoch(0),
+                ));
             }
             Write::Release { run, epoch, .. } => self.disown(run, *epoch),
             Write::Put { run, .. } => self.note_rows(run),
             Write::Append(batch) => {
                 let i = self.place(&batch.run);
-                let wrote = self.told.wrote.entry((i, batch.generation)).or_default();
-                wrote.push((batch.at, batch.count, batch.epoch));
+                let (clock, wrote) = (self.told.clock, self.told.wrote.entry((i, batch.generation)).or_default());
+                wrote.push((batch.at, batch.count, clock, batch.epoch));
                 for act in &batch.acts {
                     match act {
                         Act::Put { to, .. } => self.note_rows(to),
@@ -104,6 +109,13 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// When an entry of a log was written, as a count of writes.
+    pub(super) fn written_at(&self, log: (usize, Generation), seq: u64) -> Option<u64> {
+        let wrote = self.told.wrote.get(&log)?;
+        let holds = |(at, count, ..): &&Wrote| (at.0..at.0 + u64::from(*count)).contains(&seq);
+        wrote.iter().rev().find(holds).map(|(_, _, clock, _)| *clock)
     }
 
     fn disown(&mut self, run: &RunId, epoch: Epoch) {

@@ -1,11 +1,12 @@
 //! Children: each is one run, its real end is in its parent's log, it does not outlive the parent unless it is detached, and
 //! only its parent cancels it.
 
-use super::{History, asked};
+use super::{History, Log, asked};
 use crate::{
-    entry::{ChildEnd, End, Kind, Parent},
+    entry::{ChildEnd, End, Entry, Kind, Parent},
     fold::RunState,
-    id::StepNo,
+    id::{Generation, StepNo},
+    mailbox::Message,
     sim::world::World,
 };
 
@@ -41,6 +42,9 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
                 continue;
             }
             digest_of(made, child.digest, &what, bad);
+            if !child.detached && !is_told(world, made.run, &link, (history.run, log)) {
+                bad.push(format!("{what} is not wanted any more, and was not told"));
+            }
             let times = (world.told.ended.get(&made.run), world.told.ended.get(&history.run));
             if over && !child.detached {
                 if ended.is_none() {
@@ -55,6 +59,26 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
         }
     }
     born(world, history, all, bad);
+}
+
+/// Whether a child was cancelled by the write that has let go of it, or had ended before.
+fn is_told(world: &World, child: usize, link: &Parent<'_>, (parent, log): (usize, &Log)) -> bool {
+    let entries = log.stored.entries();
+    let of_child = |entry: &Entry<'_>| match &entry.kind {
+        Kind::StepClosed { step } | Kind::ChildEnded { step, .. } => *step == link.step,
+        Kind::RunEnding(_) | Kind::RunEnded(_) => true,
+        _ => false,
+    };
+    let Some(at) = entries.iter().position(of_child) else { return true };
+    if matches!(entries[at].kind, Kind::ChildEnded { .. }) {
+        return true;
+    }
+    let generation: Generation = link.generation;
+    let written = world.written_at((parent, generation), at as u64);
+    let ended = world.told.ended.get(&child).is_some_and(|ended| written.is_none_or(|written| *ended <= written));
+    let rows = world.told.rows.get(&child).into_iter().flatten();
+    let cancels = |row| matches!(Message::read(row), Some(Message::Cancel { parent: Some(by), .. }) if by == *link);
+    ended || rows.into_iter().any(|(_, row)| cancels(row))
 }
 
 fn digest_of(made: &History, digest: u128, what: &str, bad: &mut Vec<String>) {

@@ -6,7 +6,7 @@ use super::{History, asked, is_in, rows_left};
 use crate::{
     entry::{Answered, Kind},
     mailbox::{Mail, Message, Reply},
-    sim::{prog::SAID_BITS, world::World},
+    sim::{clients::PEOPLE, prog::SAID_BITS, world::World},
     store::Store,
     value::Value,
 };
@@ -31,6 +31,18 @@ pub(super) fn check(world: &World, history: &History, over: bool, bad: &mut Vec<
                 Kind::QuestionAnswered { step, answer, by } => {
                     if let Some((_, Kind::QuestionAsked { path, .. })) = steps.get(step) {
                         replies.answered(n as u32, &path.to_string(), answer, by, bad);
+                    }
+                    continue;
+                }
+                Kind::EffectResolved { step, attempt, by, .. } if PEOPLE.contains(&&**by) => {
+                    let word = |row| match Message::read(row) {
+                        Some(Message::Resolve { generation, step: s, attempt: a, by: who, .. }) => {
+                            (generation.0 as usize, s, a, &*who) == (n, *step, *attempt, &**by)
+                        }
+                        _ => false,
+                    };
+                    if !rows.iter().any(|(_, row)| word(row)) {
+                        bad.push(format!("nobody gave a word on attempt {attempt} of step {step} of log {n}"));
                     }
                     continue;
                 }
