@@ -13,6 +13,8 @@ mod code;
 mod copy;
 #[path = "command/holder.rs"]
 mod holder;
+#[path = "command/leaves.rs"]
+mod leaves;
 #[path = "command/live.rs"]
 mod live;
 #[path = "command/look.rs"]

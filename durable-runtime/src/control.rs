@@ -6,19 +6,19 @@
 use tokio::sync::mpsc;
 
 use crate::{
-    entry::{Entry, Kind, decode, next_frame},
     error::Code,
-    id::{Attempt, Generation, RunId, Seq, StepNo},
-    runtime::{Filter, Resolution, Runtime},
-    store::{Store, StoreError, Write, Written},
-    value::Value,
-    view::{RunInfo, StepKind},
+    id::{Attempt, Generation, RunId, StepNo},
+    runtime::Runtime,
+    store::{StoreError, Write, Written},
 };
 
 mod check;
 mod doctor;
 mod export;
 mod follow;
+mod left;
+mod list;
+mod people;
 mod place;
 mod rows;
 #[cfg(unix)]
@@ -35,7 +35,7 @@ pub use place::connect;
 pub use rows::{ChildRow, Finding, HoldRow, QuestionRow, RunRow, Show, StatusRow, StepRow};
 #[cfg(unix)]
 pub(crate) use serve::serve;
-pub use words::{Answer, Call, Done, PROTOCOL, Refusal, Reply, Request, RunFilter, Sort, Verdict};
+pub use words::{Answer, Call, Done, PROTOCOL, Refusal, Reply, Request, RunFilter, Sort, Verdict, WAS_THERE};
 
 /// Answers that may be on their way; then the request waits for whoever reads them.
 pub const ANSWERS_WAITING_MAX: usize = 64;
@@ -77,11 +77,20 @@ pub async fn handle(runtime: &Runtime, request: Request, lines: mpsc::Receiver<S
     let out = Out(answers);
     let last = match carry_out(runtime, request, lines, &out).await {
         Ok(done) => Answer::Done(done),
+        // Nothing is said: whoever can be asked once this process has let go of the store says what has come of it.
+        Err(Stop::Refused(refusal)) if is_leaving(runtime, &refusal) => return,
         Err(Stop::Refused(refusal)) => Answer::Refused(refusal),
         Err(Stop::Gone) => return,
     };
     // Whoever does not read the last answer has what was before it.
     let _ = out.say(last).await;
+}
+
+/// Whether a request was refused only because this process is being shut down.
+fn is_leaving(runtime: &Runtime, refusal: &Refusal) -> bool {
+    let shared = runtime.shared();
+    let codes = [Code::Closed, Code::NotCancelledYet].map(|code| code.to_string());
+    shared.is_closing() && !shared.observing && refusal.code.as_ref().is_some_and(|code| codes.contains(code))
 }
 
 async fn carry_out(
@@ -91,9 +100,9 @@ async fn carry_out(
     out: &Out,
 ) -> Result<Done, Stop> {
     match request {
-        Request::Runs(filter) => runs(runtime, filter, out).await,
+        Request::Runs(filter) => list::runs(runtime, filter, out).await,
         Request::Show { run, steps } => {
-            let show = about(runtime, &run, steps).await?;
+            let show = list::about(runtime, &run, steps).await?;
             out.say(Answer::Show(Box::new(show))).await?;
             Ok(Done::default())
         }
@@ -102,67 +111,30 @@ async fn carry_out(
         }
         Request::Signal { run, name, value, id } => {
             let signal = runtime.signal(&run, &name, &value);
-            match id {
-                Some(id) => signal.id(id).await?,
-                None => signal.await?,
-            }
-            Ok(Done::default())
+            let signal = match id {
+                Some(id) => signal.id(id),
+                None => signal,
+            };
+            let before = signal.send().await?;
+            Ok(Done { note: before.then(|| WAS_THERE.to_owned()), ..Done::default() })
         }
         Request::Questions => {
-            for question in runtime.questions().await? {
+            for question in left::open_questions(runtime).await? {
                 out.say(Answer::Question((&question).into())).await?;
             }
             Ok(Done::default())
         }
-        Request::Answer { token, reply, by } => {
-            let reply = match reply {
-                Reply::Granted(value) => crate::Reply::granted(&value),
-                Reply::Refused(why) => crate::Reply::refused(why),
-            };
-            let answer = runtime.answer(&token, reply);
-            let answered = match by {
-                Some(by) => answer.by(by).await?,
-                None => answer.await?,
-            };
-            Ok(Done { note: Some(rows::answered(answered).into()), ..Done::default() })
-        }
+        Request::Answer { token, reply, by } => people::answer(runtime, &token, reply, by).await,
         Request::Holds => {
-            for hold in runtime.holds().await? {
+            for hold in left::open_holds(runtime).await? {
                 out.say(Answer::Hold((&hold).into())).await?;
             }
             Ok(Done::default())
         }
         Request::Resolve { run, step, attempt, verdict, by } => {
-            let resolution = match verdict {
-                Verdict::Succeeded(value) => Resolution::succeeded(value),
-                Verdict::Failed(reason) => Resolution::failed(reason),
-                Verdict::FailedWith(error) => Resolution::failed_with(error),
-                Verdict::RunAgain => Resolution::run_again(),
-            };
-            let resolution = match by {
-                Some(by) => resolution.by(by),
-                None => resolution,
-            };
-            runtime.resolve(&run, StepNo(step), Attempt(attempt), resolution).await?;
-            Ok(Done::default())
+            people::resolve(runtime, &run, (StepNo(step), Attempt(attempt)), verdict, by).await
         }
-        Request::Cancel { run, reason, by } => {
-            let cancel = runtime.cancel(&run, reason);
-            let cancel = match by {
-                Some(by) => cancel.by(by),
-                None => cancel,
-            };
-            cancel.stand().await?;
-            out.say(Answer::Accepted).await?;
-            match cancel.await {
-                Ok(status) => Ok(Done { status: Some(StatusRow::from(&status)), ..Done::default() }),
-                // Nobody goes on with it here; whoever does will cancel it.
-                Err(error) if error.code() == Code::NotCancelledYet && runtime.shared().observing => {
-                    Ok(Done::default())
-                }
-                Err(error) => Err(error.into()),
-            }
-        }
+        Request::Cancel { run, reason, by } => people::cancel(runtime, &run, reason, by, out).await,
         Request::Retry { run } => {
             runtime.retry(&run).await?;
             Ok(Done::default())
@@ -178,130 +150,6 @@ async fn carry_out(
             Ok(Done::default())
         }
     }
-}
-
-async fn runs(runtime: &Runtime, filter: RunFilter, out: &Out) -> Result<Done, Stop> {
-    let states = words::States::of(&filter.status)?;
-    let class = match states.class() {
-        Some(true) => Filter::unfinished(),
-        Some(false) => Filter::finished(),
-        None => Filter::all(),
-    };
-    let class = match filter.workflow {
-        Some(name) => class.workflow(name),
-        None => class,
-    };
-    let now = crate::clock::system_time(runtime.shared().clock.wall());
-    let age = |time| crate::clock::millis(now).saturating_sub(crate::clock::millis(time));
-    let mut found = runtime.runs(class).await?;
-    found.retain(|run| {
-        states.hold(&run.status)
-            && filter.older_ms.is_none_or(|ms| age(run.started_at) >= ms)
-            && filter.newer_ms.is_none_or(|ms| age(run.started_at) <= ms)
-            && filter.settled_ms.is_none_or(|ms| age(run.since) >= ms)
-    });
-    if let Some(text) = filter.text {
-        found = holding(runtime, found, text).await?;
-    }
-    found.sort_by(|a, b| (b.started_at, &a.id).cmp(&(a.started_at, &b.id)));
-    let total = found.len();
-    let most = if filter.limit == 0 { total } else { filter.limit };
-    for run in found.iter().take(most) {
-        out.say(Answer::Run(run.into())).await?;
-    }
-    Ok(Done { total: Some(total as u64), ..Done::default() })
-}
-
-/// Those whose id or arguments hold a text.
-async fn holding(runtime: &Runtime, runs: Vec<RunInfo>, text: String) -> Result<Vec<RunInfo>, StoreError> {
-    let read = move |store: &dyn Store| {
-        let mut holding = Vec::new();
-        for run in runs {
-            // One that does not read has no text.
-            if run.id.as_str().contains(&text) || args_of(store, &run.id)?.is_some_and(|args| args.contains(&text)) {
-                holding.push(run);
-            }
-        }
-        Ok(holding)
-    };
-    runtime.shared().read(read).await
-}
-
-/// What a run's newest log was begun with, as JSON text.
-fn args_of(store: &dyn Store, run: &RunId) -> Result<Option<String>, StoreError> {
-    let Some(record) = store.run(run)? else { return Ok(None) };
-    let records = match store.read(run, record.head.generation, Seq(0), 1) {
-        Err(StoreError::Damaged { .. }) => return Ok(None),
-        read => read?,
-    };
-    let mut frames = records.into_iter().next().map(|record| record.frames).unwrap_or_default();
-    let Ok(Some(frame)) = next_frame(&mut frames) else { return Ok(None) };
-    Ok(match decode(&frame) {
-        Ok(Entry { kind: Kind::RunStarted(started), .. }) => {
-            Some(Value::from_bytes(bytes::Bytes::copy_from_slice(&started.args)).to_json().to_string())
-        }
-        _ => None,
-    })
-}
-
-/// All about one run; of the steps that are over `most`.
-async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<Show, Stop> {
-    let run = runtime.run(run).await?;
-    let info = run.info().await?;
-    let generation = Generation(run.generations().await?.saturating_sub(1));
-    let (mut reader, mut entries) = (run.log_reader(generation), 0);
-    let (mut started, mut outcome) = (None, None);
-    loop {
-        let page = run.log_page(&mut reader, generation, PAGE_BYTES).await?;
-        if page.is_empty() {
-            break;
-        }
-        entries += page.len() as u64;
-        for entry in page {
-            match entry.name {
-                "run.started" => started = Some(entry),
-                "run.completed" | "run.failed" => outcome = entry.get("value").cloned(),
-                "run.cancelled" => outcome = entry.get("reason").cloned(),
-                _ => {}
-            }
-        }
-    }
-    let of_started = |field: &str| started.as_ref().and_then(|entry| entry.get(field)).cloned();
-    let all = run.steps().await?;
-    let mut children = Vec::new();
-    for child in all.iter().filter(|step| step.kind == StepKind::Child) {
-        let state = match runtime.run(&child.what).await {
-            Ok(child) => Some(child.status().await?.as_str().to_owned()),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error.into()),
-        };
-        children.push(ChildRow { run: child.what.clone(), step: child.step.0, state });
-    }
-    let (holds, questions) = run.waits_for_people().await?;
-    let bodies = runtime.bodies();
-    let mut leave_out = all.iter().filter(|step| step.state.is_over()).count().saturating_sub(most);
-    let steps_left_out = leave_out as u64;
-    let kept = all.iter().filter(|step| {
-        let out = step.state.is_over() && leave_out > 0;
-        leave_out -= usize::from(out);
-        !out
-    });
-    Ok(Show {
-        args: of_started("args").unwrap_or_default(),
-        outcome,
-        generation: generation.0,
-        entries,
-        build: of_started("build").and_then(|build| Some(build.as_str()?.to_owned())).unwrap_or_default(),
-        parent: info.parent.as_ref().map(|parent| parent.as_str().to_owned()),
-        steps_left_out,
-        steps: kept.map(StepRow::from).collect(),
-        holds: holds.iter().map(HoldRow::from).collect(),
-        questions: questions.iter().map(QuestionRow::from).collect(),
-        children,
-        messages: run.messages().await?.iter().map(rows::message).collect(),
-        bodies: bodies.iter().filter(|body| body.run == info.id).map(rows::body).collect(),
-        run: RunRow::from(&info),
-    })
 }
 
 async fn export_run(runtime: &Runtime, run: &str, readable: bool, out: &Out) -> Result<Done, Stop> {

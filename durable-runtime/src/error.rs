@@ -225,6 +225,11 @@ impl Error {
         }
     }
 
+    /// What is wrong, for who says it in other words.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0
+    }
+
     /// The run exists with other arguments or another workflow.
     pub fn is_conflict(&self) -> bool {
         matches!(self.code(), Code::OtherArguments | Code::OtherWorkflow)

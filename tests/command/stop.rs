@@ -24,17 +24,19 @@ fn a_run_is_cancelled_and_the_command_says_how_it_ended() {
         });
         let said = bench.durable(["--json", "cancel", "asleep", "not wanted", "--by", "ann"]).ok().json();
         assert_eq!((&said["run"], &said["requested"]), (&json!("asleep"), &json!(true)));
-        if held {
-            assert_eq!((&said["state"], &said["detail"]), (&json!("cancelled"), &json!("not wanted")));
-        }
+        let state = if held { ("cancelled", json!("not wanted")) } else { ("interrupted", json!(null)) };
+        assert_eq!((&said["state"], &said["detail"]), (&json!(state.0), &state.1));
         assert_eq!(bench.end_of("asleep")["state"], "cancelled");
         let log = bench.log("asleep");
         let ended = log.last().unwrap();
         assert_eq!((&ended["reason"], &ended["by"]), (&json!("not wanted"), &json!("ann")));
         // To cancel it once more is fine; one that ended otherwise was not cancelled.
-        bench.durable(["cancel", "asleep", "again"]).ok();
+        let said = bench.durable(["cancel", "asleep", "again"]).ok();
+        assert!(said.out.contains("had ended before: it is cancelled: not wanted") && said.err.is_empty(), "{said:?}");
         let said = bench.durable(["--json", "cancel", "done", "too late"]).exits(1).json();
-        assert_eq!(said["state"], "completed");
+        assert_eq!((&said["state"], &said["requested"]), (&json!("completed"), &json!(false)));
+        let said = bench.durable(["cancel", "done", "too late"]).exits(1);
+        assert!(said.out.contains("done had ended before: it is completed") && said.err.is_empty(), "{said:?}");
         bench.durable(["cancel", "nobody", "why"]).exits(3);
         bench.durable(["cancel", "asleep"]).exits(2);
     }
@@ -69,7 +71,7 @@ fn a_cancellation_of_a_run_that_nobody_goes_on_with_is_left_for_who_will() {
         until_state(runtime, "listening", "awaiting signal").await;
     });
     let said = bench.durable(["cancel", "listening", "not wanted"]).ok();
-    assert!(said.err.contains("opens the store"), "{said:?}");
+    assert!(said.out.contains("the request stands") && said.out.contains("opens the store"), "{said:?}");
     assert_eq!(bench.end_of("listening")["state"], "cancelled");
 }
 

@@ -5,11 +5,13 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use super::words;
 use crate::{
     clock::{Millis, millis},
     error::Parked,
+    id::RunId,
     runtime::{self, Answered, RunningBody},
-    view::{Hold, OpenQuestion, RunInfo, Status, StepState, StepView, UnreadMessage, time},
+    view::{Hold, OpenQuestion, RunInfo, Status, StepKind, StepState, StepView, UnreadMessage, time},
 };
 
 /// A [`Status`].
@@ -30,8 +32,9 @@ pub struct StatusRow {
     pub next: Option<String>,
 }
 
-impl From<&Status> for StatusRow {
-    fn from(status: &Status) -> StatusRow {
+impl StatusRow {
+    /// `observing`: no process has the store.
+    pub(super) fn new(run: &RunId, status: &Status, observing: bool) -> StatusRow {
         let code = match status {
             Status::Parked(Parked { code, .. }) => Some(code.to_string()),
             _ => None,
@@ -41,7 +44,7 @@ impl From<&Status> for StatusRow {
             ended: status.is_terminal(),
             detail: detail(status),
             code,
-            next: status.next_action(),
+            next: words::next(run, status, observing),
         }
     }
 }
@@ -91,17 +94,21 @@ pub struct RunRow {
     pub started_at: String,
     /// Since when it stands there.
     pub since: String,
+    /// What was left for it, in words, that it takes when a process goes on with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
-impl From<&RunInfo> for RunRow {
-    fn from(info: &RunInfo) -> RunRow {
+impl RunRow {
+    pub(super) fn new(info: &RunInfo, left: Vec<String>, observing: bool) -> RunRow {
         RunRow {
             run: info.id.as_str().to_owned(),
             workflow: info.workflow.clone(),
             module: info.module.clone(),
-            status: StatusRow::from(&info.status),
+            status: StatusRow::new(&info.id, &info.status, observing),
             started_at: at(info.started_at),
             since: at(info.since),
+            left,
         }
     }
 }
@@ -190,7 +197,7 @@ impl From<&StepView> for StepRow {
             what: step.what.clone(),
             contract: step.contract.map(|contract| contract.as_str().to_owned()),
             attempts: step.attempts,
-            state: step.state.as_str().to_owned(),
+            state: state(step).to_owned(),
             over: step.state.is_over(),
             dropped: step.dropped,
             asked_at: at(step.asked_at),
@@ -203,6 +210,15 @@ impl From<&StepView> for StepRow {
             },
             site: step.site.clone(),
         }
+    }
+}
+
+/// Where a step stands: a no to a question is no failure.
+fn state(step: &StepView) -> &'static str {
+    match (step.kind, &step.state, &step.outcome) {
+        (StepKind::Question, StepState::Failed, Some(_)) => "refused",
+        (StepKind::Question, StepState::Failed, None) => "expired",
+        (_, state, _) => state.as_str(),
     }
 }
 

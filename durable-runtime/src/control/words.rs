@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::rows::{Finding, HoldRow, QuestionRow, RunRow, Show, StatusRow};
 use crate::{
     clock::Millis,
-    error::{Code, Error},
+    error::{Code, Error, Kind},
     id::RunId,
     store::StoreError,
     view::{Status, StatusKind, StatusKindError},
@@ -17,6 +17,9 @@ use crate::{
 
 /// The version of this protocol. The first line of a connection names it, and another one is refused.
 pub const PROTOCOL: u32 = 1;
+
+/// [`Done::note`] of a signal whose id was there before: it is that message, and no other was sent.
+pub const WAS_THERE: &str = "was there before";
 
 /// The first line of a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,7 +64,7 @@ pub enum Request {
         name: String,
         /// The value.
         value: Json,
-        /// The sender's id for it: the same id twice is one message.
+        /// The sender's id for it: the same id twice is one message, and [`Done::note`] is [`WAS_THERE`] then.
         id: Option<String>,
     },
     /// The open questions of all runs: [`Answer::Question`] each.
@@ -271,8 +274,70 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal { code: Some(error.code().to_string()), sort: Sort::of(error.code()), message: error.to_string() }
+        let code = error.code();
+        let message = match in_command(error.kind()) {
+            Some(text) => format!("{text} ({code})"),
+            None => error.to_string(),
+        };
+        Refusal { code: Some(code.to_string()), sort: Sort::of(code), message }
     }
+}
+
+/// An error whose own text names what a program calls, for a person who has the command.
+fn in_command(error: &Kind) -> Option<String> {
+    Some(match error {
+        Kind::RunNotFound(run) => {
+            format!("there is no run {run} in this store; durable runs lists those that are there")
+        }
+        Kind::StaleAttempt { run, step, given, current } => format!(
+            "run {run}, step {step}: attempt {given} is not the one in doubt, attempt {current} is; look at durable holds again"
+        ),
+        Kind::NotInDoubt { run, step, state } => {
+            format!("run {run}, step {step} is not in doubt: {state}; durable holds lists the steps that are")
+        }
+        Kind::LogNotFound { run, log, newest } => {
+            format!("run {run} has no log {log}: its newest is log {newest}")
+        }
+        Kind::QuestionNotFound { token } => {
+            format!("there is no question {token:?} in this store; durable ask lists those that are open")
+        }
+        Kind::Parked { run, parked } => format!("run {run} is parked: {}; {}", parked.why, retried(&parked.next, run)),
+        _ => return None,
+    })
+}
+
+/// What a person can do now about a run, with the command. `observing`: no process has the store.
+pub(super) fn next(run: &RunId, status: &Status, observing: bool) -> Option<String> {
+    const OPEN: &str = "open the store with a process that has its code";
+    let next = match status {
+        Status::Held { .. } => {
+            "find out what the held step did, and say so with durable resolve; durable holds shows it".into()
+        }
+        Status::AwaitingAnswer { tokens } => {
+            let first = tokens.first().map(String::as_str).unwrap_or_default();
+            format!("answer the question {first} with durable answer; durable ask shows all of it")
+        }
+        Status::AwaitingSignal { names } => {
+            let first = names.first().map(String::as_str).unwrap_or_default();
+            format!("send the signal {first:?} with durable signal when it is time")
+        }
+        Status::AwaitingCancel => "cancel it with durable cancel when it is time".into(),
+        Status::WaitingForCode { workflow, module } => {
+            format!("open the store with a process that has {module}::{workflow}")
+        }
+        Status::Parked(parked) => retried(&parked.next, run),
+        status => match status.next_action() {
+            Some(next) => next,
+            None if observing && !status.is_terminal() => OPEN.into(),
+            None => return None,
+        },
+    };
+    Some(next)
+}
+
+/// What to do about a parked run, where that is to try it again.
+fn retried(next: &str, run: &RunId) -> String {
+    next.replace("call retry", &format!("call durable retry {run}"))
 }
 
 impl From<StoreError> for Refusal {

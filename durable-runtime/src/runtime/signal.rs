@@ -96,17 +96,22 @@ impl<R> SignalOrStart<R> {
     }
 }
 
+impl SignalRequest {
+    /// Sends it; whether a message with its id was sent before, which then is this one.
+    pub(crate) async fn send(self) -> Result<bool, Error> {
+        let SignalRequest { runtime, run, letter } = self;
+        let run = run?;
+        let row = letter.row(&runtime)?;
+        Ok(runtime.put_signal(run, row).await? == Written::Exists)
+    }
+}
+
 impl IntoFuture for SignalRequest {
     type Output = Result<(), Error>;
     type IntoFuture = Request<()>;
 
     fn into_future(self) -> Request<()> {
-        let SignalRequest { runtime, run, letter } = self;
-        Box::pin(async move {
-            let run = run?;
-            let row = letter.row(&runtime)?;
-            runtime.put_signal(run, row).await
-        })
+        Box::pin(async move { self.send().await.map(drop) })
     }
 }
 
@@ -131,7 +136,7 @@ impl<R: Recordable> IntoFuture for SignalOrStart<R> {
                     match runtime.put_signal(id.clone(), row.clone()).await {
                         // Removed meanwhile.
                         Err(error) if error.is_not_found() => continue,
-                        sent => sent?,
+                        sent => drop(sent?),
                     }
                     return Ok(Run { run, _returns: PhantomData });
                 }
@@ -230,13 +235,13 @@ impl Runtime {
         SignalOrStart { runtime: self.clone(), start, letter, _returns: PhantomData }
     }
 
-    async fn put_signal(&self, run: RunId, row: Row) -> Result<(), Error> {
+    async fn put_signal(&self, run: RunId, row: Row) -> Result<Written, Error> {
         match self.shared().put(run.clone(), row, Addressee::Unfinished).await {
             Ok(Written::Ended) => {
                 let state = self.state(&run).await?;
                 Err(Kind::RunEnded { run, state }.into())
             }
-            Ok(_) => Ok(()),
+            Ok(written) => Ok(written),
             Err(StoreError::NoSuchRun) => Err(Kind::RunNotFound(run).into()),
             Err(e) => Err(e.into()),
         }

@@ -30,12 +30,12 @@ pub(crate) fn purge(screen: &Screen, store: &Path, args: Purge) -> Result<Exit, 
         let what = format!("only runs that have ended are deleted: --status is {}, not {:?}", ENDS.join(", "), other);
         return Err(Failed::usage(what));
     }
-    let client = Client::open(store)?;
+    let mut client = Client::open(screen, store)?;
     let status = if args.status.is_empty() { vec!["ended".to_owned()] } else { args.status };
     let settled_ms = args.older.map(millis);
     let filter = RunFilter { status, workflow: args.workflow, settled_ms, ..RunFilter::default() };
     let mut rows: Vec<RunRow> = Vec::new();
-    client.ask(Request::Runs(filter))?.each(|answer| {
+    client.each(Request::Runs(filter), |answer| {
         if let Answer::Run(row) = answer {
             rows.push(row);
         }
@@ -61,7 +61,7 @@ pub(crate) fn purge(screen: &Screen, store: &Path, args: Purge) -> Result<Exit, 
     let (mut deleted, of) = (0, Some(rows.len() as u64));
     for (part, rows) in rows.chunks(AT_ONCE).enumerate() {
         let runs = rows.iter().map(|row| row.run.clone()).collect();
-        let done = client.ask(Request::Remove { runs })?.each(|answer| {
+        let done = client.each(Request::Remove { runs }, |answer| {
             if let Answer::Progress { done, .. } = answer {
                 bar.at((part * AT_ONCE) as u64 + done, of);
             }
@@ -70,7 +70,8 @@ pub(crate) fn purge(screen: &Screen, store: &Path, args: Purge) -> Result<Exit, 
         deleted += done.total.unwrap_or_default();
     }
     drop(bar);
-    let words = format!("{} deleted; durable compact gives the disk space back", counted(deleted, "run", "runs"));
+    let (many, durable) = (counted(deleted, "run", "runs"), &screen.durable);
+    let words = format!("{many} deleted; {durable} compact gives the disk space back");
     screen.said(&json!({ "dry_run": false, "deleted": deleted }), words)?;
     Ok(Exit::Done)
 }
@@ -103,10 +104,10 @@ pub(crate) fn doctor(screen: &Screen, store: &Path, accept_loss: bool) -> Result
     let how = if accept_loss { Open::AcceptLoss } else { Open::Whole };
     let mut findings: Vec<Finding> = Vec::new();
     let mut runs = 0;
-    match Client::open_as(store, how) {
-        Ok(client) => {
+    match Client::open_as(screen, store, how) {
+        Ok(mut client) => {
             let mut bar = Progress::new("runs verified");
-            let done = client.ask(Request::Doctor)?.each(|answer| {
+            let done = client.each(Request::Doctor, |answer| {
                 match answer {
                     Answer::Finding(finding) => findings.push(finding),
                     Answer::Progress { done, of } => bar.at(done, of),

@@ -1,7 +1,7 @@
 //! One way to ask a store: the process that holds it, over its socket; or, if none does, this process.
 
 use std::{
-    io::{self, BufRead as _, BufReader, Write as _},
+    io,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -11,16 +11,29 @@ use durable::{Code, Runtime};
 use durable_runtime::control::{self, Answer, Call, Done, PROTOCOL, Request};
 use tokio::sync::mpsc;
 
-use crate::failed::{Exit, Failed};
+#[cfg(unix)]
+use crate::line::Line;
+use crate::{
+    failed::{Exit, Failed},
+    line::{LOCK_WAIT, holder},
+    screen::Screen,
+};
 
 /// A process that has just taken the store offers its socket within this.
 const SOCKET_WAIT: Duration = Duration::from_secs(2);
+/// A process that ends lets go of the store within this: what it runs may take its time to end.
+const ENDING_WAIT: Duration = Duration::from_secs(60);
+/// What takes longer than this to end is named.
+const ENDING_SILENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A store that can be asked.
 pub(crate) struct Client {
+    screen: Screen,
     store: PathBuf,
     here: Option<Here>,
+    /// The last request was made once more, because the process that was asked first has ended.
+    asked_again: bool,
 }
 
 /// A store that this process holds. It runs nothing.
@@ -45,33 +58,34 @@ pub(crate) enum Open {
 }
 
 impl Client {
-    pub(crate) fn open(store: &Path) -> Result<Client, Failed> {
-        Client::open_as(store, Open::Whole)
+    pub(crate) fn open(screen: &Screen, store: &Path) -> Result<Client, Failed> {
+        Client::open_as(screen, store, Open::Whole)
     }
 
-    pub(crate) fn open_as(store: &Path, how: Open) -> Result<Client, Failed> {
+    pub(crate) fn open_as(screen: &Screen, store: &Path, how: Open) -> Result<Client, Failed> {
+        let mut client = Client { screen: screen.clone(), store: store.to_owned(), here: None, asked_again: false };
         if live(store)? {
-            return Ok(Client { store: store.to_owned(), here: None });
+            return Ok(client);
         }
         match Here::open(store, how) {
-            Ok(here) => Ok(Client { store: store.to_owned(), here: Some(here) }),
+            Ok(here) => client.here = Some(here),
             Err(error) if error.code() == Code::StoreInUse => {
-                if wait_for_socket(store, SOCKET_WAIT)? {
-                    return Ok(Client { store: store.to_owned(), here: None });
+                if !wait_for_socket(store, SOCKET_WAIT)? {
+                    let mut failed = Failed::from(error);
+                    failed.message.push_str(
+                        "; it offers no control socket (Builder::control(false), or it is being opened or shut down)",
+                    );
+                    return Err(failed);
                 }
-                let mut failed = Failed::from(error);
-                failed.message.push_str(
-                    "; it offers no control socket (Builder::control(false), or it is being opened or shut down)",
-                );
-                Err(failed)
             }
             Err(error) if error.code() == Code::NotAStore => {
                 let mut failed = Failed::from(error);
                 failed.message.push_str("; name a store by --store or DURABLE_STORE");
-                Err(failed)
+                return Err(failed);
             }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
         }
+        Ok(client)
     }
 
     /// Whether another process holds the store.
@@ -79,9 +93,43 @@ impl Client {
         self.here.is_none()
     }
 
+    /// Whether the last request was made once more: what it was to do may have been done already.
+    pub(crate) fn asked_again(&self) -> bool {
+        self.asked_again
+    }
+
     /// Lets go of the store, so that another process can take it.
     pub(crate) fn release(&mut self) {
         self.here = None;
+    }
+
+    /// Opens the store anew, once the process that held it has let go of it, or another one has taken it.
+    pub(crate) fn reopen(&mut self) -> Result<(), Failed> {
+        self.here = None;
+        let mut waited = Duration::ZERO;
+        loop {
+            if live(&self.store)? {
+                return Ok(());
+            }
+            match Here::open(&self.store, Open::Whole) {
+                Ok(here) => {
+                    self.here = Some(here);
+                    return Ok(());
+                }
+                Err(error) if error.code() == Code::StoreInUse && waited < ENDING_WAIT => {
+                    // An opening waits for a while itself.
+                    waited += LOCK_WAIT + LOOK_EVERY;
+                    if waited >= ENDING_SILENCE && waited < ENDING_SILENCE + LOCK_WAIT + LOOK_EVERY {
+                        let who = holder(&self.store);
+                        self.screen.waits(&format!(
+                            "{who} offers no control socket (it is being opened or shut down, or has none); waiting for it"
+                        ));
+                    }
+                    thread::sleep(LOOK_EVERY);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Asks.
@@ -96,14 +144,45 @@ impl Client {
         lines: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
     ) -> Result<Answers, Failed> {
         match &self.here {
-            None => over_socket(&self.store, request, lines),
+            None => over_socket(&self.screen, &self.store, request, lines),
             Some(here) => here.ask(request, lines),
         }
     }
 
+    /// Asks, and takes all answers up to the last. If the process that is asked ends before it has answered anything, whoever can be asked
+    /// then is: a request that was carried out already is the same request, and its answer says so.
+    pub(crate) fn each(
+        &mut self,
+        request: Request,
+        mut take: impl FnMut(Answer) -> Result<(), Failed>,
+    ) -> Result<Done, Failed> {
+        self.asked_again = false;
+        loop {
+            let mut answered = false;
+            let done = self.ask(request.clone()).and_then(|answers| {
+                answers.each(|answer| {
+                    answered |= !matches!(answer, Answer::Accepted);
+                    take(answer)
+                })
+            });
+            match done {
+                Err(failed) if failed.gone && !answered => {
+                    self.asked_again = true;
+                    self.reopen()?;
+                }
+                Err(mut failed) if self.asked_again && failed.exit == Exit::No => {
+                    let what = "the process that held the store ended before it had answered; asked again: ";
+                    failed.message.insert_str(0, what);
+                    return Err(failed);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Asks for what has no answers but that it is done.
-    pub(crate) fn request(&self, request: Request) -> Result<Done, Failed> {
-        self.ask(request)?.each(|_| Ok(()))
+    pub(crate) fn request(&mut self, request: Request) -> Result<Done, Failed> {
+        self.each(request, |_| Ok(()))
     }
 }
 
@@ -165,6 +244,7 @@ fn wait_for_socket(store: &Path, most: Duration) -> Result<bool, Failed> {
 
 #[cfg(unix)]
 fn over_socket(
+    screen: &Screen,
     store: &Path,
     request: Request,
     lines: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
@@ -173,26 +253,27 @@ fn over_socket(
         let what = format!("the process that holds the store has gone: {error}");
         Failed { gone: true, ..Failed::new(Exit::Store, what) }
     };
-    let mut stream = control::connect(store).map_err(gone)?;
+    let mut line = Line::open(screen, store).map_err(gone)?;
     let takes_lines = matches!(request, Request::Import { .. });
     let mut call = serde_json::to_string(&Call { protocol: PROTOCOL, request }).map_err(io::Error::from)?;
     call.push('\n');
     // One that does not take it says why before it hangs up.
-    let mut writing = stream.write_all(call.as_bytes());
+    let mut writing = line.write(call.as_bytes());
     if takes_lines {
-        lines(&mut |mut line| {
-            line.push('\n');
+        lines(&mut |mut text| {
+            text.push('\n');
             if writing.is_ok() {
-                writing = stream.write_all(line.as_bytes());
+                writing = line.write(text.as_bytes());
             }
         })?;
-        let _ = stream.shutdown(std::net::Shutdown::Write);
+        line.end();
     }
-    Ok(Answers::Live(BufReader::new(stream)))
+    Ok(Answers::Live(line))
 }
 
 #[cfg(not(unix))]
 fn over_socket(
+    _: &Screen,
     _: &Path,
     _: Request,
     _: impl FnOnce(&mut dyn FnMut(String)) -> Result<(), Failed>,
@@ -204,7 +285,7 @@ fn over_socket(
 pub(crate) enum Answers {
     Here(mpsc::Receiver<Answer>),
     #[cfg(unix)]
-    Live(BufReader<std::os::unix::net::UnixStream>),
+    Live(Line),
 }
 
 impl Answers {
@@ -212,17 +293,12 @@ impl Answers {
         match self {
             Answers::Here(said) => Ok(said.blocking_recv()),
             #[cfg(unix)]
-            Answers::Live(stream) => {
-                let mut line = String::new();
-                match stream.read_line(&mut line) {
-                    Ok(_) if !line.ends_with('\n') => Ok(None),
-                    Err(_) => Ok(None),
-                    Ok(_) => serde_json::from_str(&line).map(Some).map_err(|error| {
-                        let what =
-                            format!("the process that holds the store speaks another version's protocol: {error}");
-                        Failed::new(Exit::Other, what)
-                    }),
-                }
+            Answers::Live(line) => {
+                let Some(line) = line.read() else { return Ok(None) };
+                serde_json::from_slice(&line).map(Some).map_err(|error| {
+                    let what = format!("the process that holds the store speaks another version's protocol: {error}");
+                    Failed::new(Exit::Other, what)
+                })
             }
         }
     }

@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) fn workflows(screen: &Screen, store: &Path, args: Workflows) -> Result<Exit, Failed> {
     let workflows = match &args.binary {
         Some(binary) => describe(binary, args.timeout)?,
-        None => ask(store)?,
+        None => ask(screen, store)?,
     };
     if screen.json {
         return screen.document(&workflows).map(|()| Exit::Done);
@@ -64,13 +64,13 @@ fn text(value: &Json, field: &str) -> String {
 }
 
 /// Those of the process that holds the store.
-fn ask(store: &Path) -> Result<Vec<Json>, Failed> {
-    let client = Client::open(store)?;
+fn ask(screen: &Screen, store: &Path) -> Result<Vec<Json>, Failed> {
+    let mut client = Client::open(screen, store)?;
     if !client.is_live() {
         return Err(Failed::usage("no process holds the store; name a binary"));
     }
     let mut workflows = Vec::new();
-    client.ask(Request::Workflows)?.each(|answer| {
+    client.each(Request::Workflows, |answer| {
         if let Answer::Workflow(workflow) = answer {
             workflows.push(workflow);
         }

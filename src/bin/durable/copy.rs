@@ -17,18 +17,18 @@ use crate::{
 };
 
 pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<&Path>) -> Result<Exit, Failed> {
-    let client = Client::open(store)?;
+    let mut client = Client::open(screen, store)?;
     let request = Request::Export { run: run.clone(), readable: true };
     let Some(path) = output else {
         let mut out = BufWriter::new(io::stdout().lock());
-        client.ask(request)?.each(|answer| written(&mut out, answer))?;
+        client.each(request, |answer| written(&mut out, answer))?;
         out.flush()?;
         return Ok(Exit::Done);
     };
     let named = |error: io::Error| Failed::new(Exit::Other, format!("cannot write {}: {error}", path.display()));
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(named)?;
     let mut out = BufWriter::new(&file);
-    let exported = client.ask(request).and_then(|answers| answers.each(|answer| written(&mut out, answer)));
+    let exported = client.each(request, |answer| written(&mut out, answer));
     let kept = exported.and_then(|_| {
         out.flush().and_then(|()| file.sync_all()).map_err(named)?;
         Ok(())
@@ -63,7 +63,7 @@ pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: boo
         reader.take(&line.map_err(named)?).map_err(|error| Failed::usage(error.to_string()))?;
     }
     let exported = reader.finish().map_err(|error| Failed::usage(error.to_string()))?;
-    let client = Client::open(store)?;
+    let client = Client::open(screen, store)?;
     let answers = client.ask_with(Request::Import { unfinished }, |line| {
         exported.bare_lines(line).map_err(|error| Failed::usage(error.to_string()))
     })?;

@@ -21,7 +21,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 pub(crate) fn runs(screen: &Screen, store: &Path, args: Runs) -> Result<Exit, Failed> {
-    let client = Client::open(store)?;
+    let mut client = Client::open(screen, store)?;
     let filter = RunFilter {
         status: args.status,
         workflow: args.workflow,
@@ -32,7 +32,7 @@ pub(crate) fn runs(screen: &Screen, store: &Path, args: Runs) -> Result<Exit, Fa
         limit: args.limit,
     };
     let mut rows = Vec::new();
-    let done = client.ask(Request::Runs(filter))?.each(|answer| {
+    let done = client.each(Request::Runs(filter), |answer| {
         match answer {
             Answer::Run(row) if screen.json => screen.document(&row)?,
             Answer::Run(row) => rows.push(row),
@@ -55,7 +55,7 @@ pub(crate) fn runs(screen: &Screen, store: &Path, args: Runs) -> Result<Exit, Fa
 }
 
 pub(crate) fn table(screen: &Screen, rows: &[RunRow]) -> Table {
-    let mut table = Table::new(&["RUN", "WORKFLOW", "STATE", "SINCE", "AGE", "DETAIL"]);
+    let mut table = Table::new(&["RUN", "WORKFLOW", "STATE", "SINCE", "AGE", "DETAIL", "NEXT"]);
     for row in rows {
         table.row([
             Cell::new(&row.run).styled(BOLD),
@@ -63,7 +63,8 @@ pub(crate) fn table(screen: &Screen, rows: &[RunRow]) -> Table {
             Cell::new(&row.status.state).styled(of_state(&row.status.state)),
             Cell::new(when(screen, &row.since)),
             Cell::new(when(screen, &row.started_at)),
-            Cell::new(row.status.detail.as_deref().unwrap_or_default()),
+            Cell::new(row.status.detail.iter().chain(&row.left).cloned().collect::<Vec<_>>().join("; ")),
+            Cell::new(row.status.next.as_deref().unwrap_or_default()),
         ]);
     }
     table
@@ -78,10 +79,10 @@ fn when(screen: &Screen, time: &str) -> String {
 }
 
 pub(crate) fn show(screen: &Screen, store: &Path, run: String, steps: usize) -> Result<Exit, Failed> {
-    let client = Client::open(store)?;
+    let mut client = Client::open(screen, store)?;
     let steps = if steps == 0 { usize::MAX } else { steps };
     let mut shown = None;
-    client.ask(Request::Show { run, steps })?.each(|answer| {
+    client.each(Request::Show { run, steps }, |answer| {
         if let Answer::Show(show) = answer {
             shown = Some(show);
         }
@@ -133,7 +134,10 @@ fn person(screen: &Screen, show: &Show) -> Result<(), Failed> {
             .row([Cell::new(name), Cell::new(short(&message.get("value").map(json).unwrap_or_default(), VALUE_CHARS))]);
     }
     section(screen, "messages that nobody has taken", &messages)?;
-    for next in next_actions(show) {
+    let mut left = Table::new(&["LEFT"]);
+    row.left.iter().for_each(|words| left.row([Cell::new(words)]));
+    section(screen, "left for the process that goes on with it", &left)?;
+    for next in next_actions(screen, show) {
         screen.line(format!("{} {next}", styled(BOLD, "next:")))?;
     }
     Ok(())
@@ -176,12 +180,24 @@ fn steps(steps: &[StepRow]) -> Table {
 }
 
 /// What a person can do now, as commands where there is one.
-fn next_actions(show: &Show) -> Vec<String> {
-    let run = run_word(&show.run.run);
+fn next_actions(screen: &Screen, show: &Show) -> Vec<String> {
+    let (run, durable) = (run_word(&show.run.run), &screen.durable);
+    let status = &show.run.status;
+    let said = status.next.as_deref().map(|said| styled(BAD, &clean(said)));
+    // What else it waits for does not get it going.
+    if ["parked", "waiting for code"].contains(&&*status.state) {
+        let retry = match said.as_deref() {
+            Some(said) if said.contains("durable retry") => String::new(),
+            _ => format!("; then {durable} retry {run}"),
+        };
+        let explain =
+            status.code.as_deref().map(|code| format!(" (durable explain {code}{retry})")).unwrap_or_default();
+        return said.map(|said| format!("{said}{explain}")).into_iter().collect();
+    }
     let mut next: Vec<String> = Vec::new();
     for hold in &show.holds {
         next.push(format!(
-            "find out what step {} ({}) did, then: durable resolve {run} {} {} --succeeded JSON | --failed WHY | --run-again",
+            "find out what step {} ({}) did, then: {durable} resolve {run} {} {} --succeeded JSON | --failed WHY | --run-again",
             hold.step,
             clean(&hold.path),
             hold.step,
@@ -190,20 +206,19 @@ fn next_actions(show: &Show) -> Vec<String> {
     }
     for question in &show.questions {
         next.push(format!(
-            "{}: durable answer {} --grant JSON | --refuse WHY",
+            "{}: {durable} answer {} --grant JSON | --refuse WHY",
             clean(&question.title),
             run_word(&question.token)
         ));
     }
-    for step in show.steps.iter().filter(|step| step.kind == "signal" && !step.over) {
-        next.push(format!("it waits for a signal: durable signal {run} {} JSON", run_word(&step.what)));
+    for step in show.steps.iter().filter(|step| step.kind == "signal" && step.state == "waiting") {
+        if !show.messages.iter().any(|message| message["name"] == *step.what) {
+            next.push(format!("it waits for a signal: {durable} signal {run} {} JSON", run_word(&step.what)));
+        }
     }
-    if let (true, Some(said)) = (next.is_empty(), &show.run.status.next) {
-        let said = styled(BAD, &clean(said));
-        next.push(match &show.run.status.code {
-            Some(code) => format!("{said} (durable explain {code}; then durable retry {run})"),
-            None => said,
-        });
+    // What is left for a process is for no person any more.
+    if next.is_empty() || status.state == "interrupted" {
+        next.extend(said);
     }
     next
 }

@@ -6,6 +6,7 @@ mod client;
 mod code;
 mod copy;
 mod failed;
+mod line;
 mod list;
 mod log;
 mod people;
@@ -17,12 +18,16 @@ mod text;
 use std::{io, process::ExitCode};
 
 use args::{Colours, Command, CommandLine};
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _, parser::ValueSource};
 use failed::{Exit, Failed};
 use screen::{BAD, Screen, styled};
 
 fn main() -> ExitCode {
-    let line = match CommandLine::try_parse() {
+    let parsed = CommandLine::command().try_get_matches().and_then(|matches| {
+        let named = matches.value_source("store") == Some(ValueSource::CommandLine);
+        Ok((CommandLine::from_arg_matches(&matches)?, named))
+    });
+    let (line, named) = match parsed {
         Ok(line) => line,
         Err(error) => {
             // Help that nobody reads to its end is help.
@@ -36,7 +41,7 @@ fn main() -> ExitCode {
         Colours::Never => anstream::ColorChoice::Never.write_global(),
     }
     let json = line.json;
-    match run(line) {
+    match run(line, named) {
         Ok(exit) => exit.into(),
         Err(failed) => {
             if !failed.silent {
@@ -61,9 +66,10 @@ fn tell(failed: &Failed, json: bool) {
     };
 }
 
-fn run(line: CommandLine) -> Result<Exit, Failed> {
+/// `named`: the command line names the store, so those that it tells of must too.
+fn run(line: CommandLine, named: bool) -> Result<Exit, Failed> {
     let CommandLine { store, json, escaped, command, .. } = line;
-    let screen = Screen::new(json);
+    let screen = Screen::new(json, named.then_some(&*store));
     let id = |run: String| match escaped {
         true => text::unescape(&run).map_err(Failed::usage),
         false => Ok(run),

@@ -1,8 +1,12 @@
 //! What people say to runs: `signal`, `ask` and `answer`, `holds` and `resolve`.
 
-use std::{io, path::Path};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+    path::Path,
+};
 
-use durable_runtime::control::{Answer, HoldRow, QuestionRow, Reply, Request, Verdict};
+use durable_runtime::control::{Answer, HoldRow, QuestionRow, Reply, Request, Verdict, WAS_THERE};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -33,16 +37,34 @@ pub(crate) fn signal(
     id: Option<String>,
 ) -> Result<Exit, Failed> {
     let value = value(given)?;
-    let words = format!("run {} has the signal {}", clean(&run), clean(&name));
-    let document = json!({ "run": run, "signal": name, "sent": true });
-    Client::open(store)?.request(Request::Signal { run, name, value, id })?;
-    screen.said(&document, words)?;
+    let mut client = Client::open(screen, store)?;
+    // Should the process end before it has answered, the message is sent again, and is the same.
+    let own = id.clone().unwrap_or_else(random_id);
+    let request = Request::Signal { run: run.clone(), name: name.clone(), value, id: Some(own) };
+    let done = client.request(request)?;
+    let before = !client.asked_again() && done.note.as_deref() == Some(WAS_THERE);
+    let words = match &id {
+        Some(id) if before => format!(
+            "run {} had a signal {} with the id {} before: that one counts, and this one was not sent",
+            clean(&run),
+            clean(&name),
+            clean(id)
+        ),
+        _ => format!("run {} has the signal {}", clean(&run), clean(&name)),
+    };
+    screen.said(&json!({ "run": run, "signal": name, "sent": !before }), words)?;
     Ok(Exit::Done)
+}
+
+/// Nobody else's.
+fn random_id() -> String {
+    let half = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", half(), half())
 }
 
 pub(crate) fn ask(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     let mut open = 0;
-    Client::open(store)?.ask(Request::Questions)?.each(|answer| {
+    Client::open(screen, store)?.each(Request::Questions, |answer| {
         if let Answer::Question(question) = answer {
             open += 1;
             match screen.json {
@@ -78,7 +100,10 @@ fn asked(screen: &Screen, question: &QuestionRow) -> String {
         field("expires", &expires),
         field("who", &by),
         field("about", about.trim_start()),
-        field("answer", &format!("durable answer {} --grant JSON | --refuse WHY", run_word(&question.token))),
+        field(
+            "answer",
+            &format!("{} answer {} --grant JSON | --refuse WHY", screen.durable, run_word(&question.token))
+        ),
     )
 }
 
@@ -95,7 +120,7 @@ pub(crate) fn answer(screen: &Screen, store: &Path, args: args::Answer) -> Resul
         (None, None) => return Err(Failed::usage("an answer is --grant or --refuse")),
     };
     let document = json!({ "token": token });
-    let done = Client::open(store)?.request(Request::Answer { token, reply, by: who.by })?;
+    let done = Client::open(screen, store)?.request(Request::Answer { token, reply, by: who.by })?;
     let note = done.note.unwrap_or_default();
     let mut document = document;
     document["answered"] = note.clone().into();
@@ -105,7 +130,7 @@ pub(crate) fn answer(screen: &Screen, store: &Path, args: args::Answer) -> Resul
 
 pub(crate) fn holds(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     let mut held = 0;
-    Client::open(store)?.ask(Request::Holds)?.each(|answer| {
+    Client::open(screen, store)?.each(Request::Holds, |answer| {
         if let Answer::Hold(hold) = answer {
             held += 1;
             match screen.json {
@@ -134,7 +159,8 @@ fn in_doubt(screen: &Screen, hold: &HoldRow) -> String {
         field(
             "resolve",
             &format!(
-                "durable resolve {} {} {} --succeeded JSON | --failed WHY | --run-again",
+                "{} resolve {} {} {} --succeeded JSON | --failed WHY | --run-again",
+                screen.durable,
                 run_word(&hold.run),
                 hold.step,
                 hold.attempt
@@ -154,7 +180,7 @@ pub(crate) fn resolve(screen: &Screen, store: &Path, args: args::Resolve) -> Res
     };
     let words = format!("run {}, step {step}, attempt {attempt}: {word}", clean(&run));
     let document = json!({ "run": run, "step": step, "attempt": attempt, "resolved": word });
-    Client::open(store)?.request(Request::Resolve { run, step, attempt, verdict, by: who.by })?;
+    Client::open(screen, store)?.request(Request::Resolve { run, step, attempt, verdict, by: who.by })?;
     screen.said(&document, words)?;
     Ok(Exit::Done)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -9,7 +10,11 @@ use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::{failed::Failed, table::Table};
+use crate::{
+    failed::Failed,
+    table::Table,
+    text::{clean, quoted},
+};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
@@ -22,6 +27,7 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 
 /// How the output is to look.
+#[derive(Clone)]
 pub(crate) struct Screen {
     /// JSON, for a program.
     pub(crate) json: bool,
@@ -30,14 +36,19 @@ pub(crate) struct Screen {
     /// Columns.
     pub(crate) width: Option<usize>,
     pub(crate) now: SystemTime,
+    /// What a command line that a person is told begins with: the command, and the store if it had to be named.
+    pub(crate) durable: String,
 }
 
 impl Screen {
+    /// `named`: the store that this command line names.
     #[expect(clippy::disallowed_methods, reason = "the command shows ages; it decides nothing by the clock")]
-    pub(crate) fn new(json: bool) -> Screen {
+    pub(crate) fn new(json: bool, named: Option<&Path>) -> Screen {
         let terminal = io::stdout().is_terminal();
         let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
-        Screen { json, terminal, width: width.filter(|_| terminal), now: SystemTime::now() }
+        let store = named.map(|store| format!(" --store {}", quoted(&store.display().to_string())));
+        let durable = format!("durable{}", store.unwrap_or_default());
+        Screen { json, terminal, width: width.filter(|_| terminal), now: SystemTime::now(), durable }
     }
 
     /// A line for a person. Styles in it are left out where there is no terminal.
@@ -72,6 +83,14 @@ impl Screen {
         if !self.json {
             // Nobody has to hear it.
             let _ = writeln!(anstream::stderr(), "{}", text.as_ref());
+        }
+    }
+
+    /// What is waited for, on standard error: nobody may take a command that waits for one that has died.
+    pub(crate) fn waits(&self, text: &str) {
+        match self.json {
+            true => drop(writeln!(io::stderr(), "{}", serde_json::json!({ "waiting": text }))),
+            false => self.remark(clean(text)),
         }
     }
 

@@ -19,34 +19,49 @@ pub(crate) fn cancel(
     reason: String,
     by: Option<String>,
 ) -> Result<Exit, Failed> {
-    let client = Client::open(store)?;
+    let mut client = Client::open(screen, store)?;
     let name = run.clone();
     let live = client.is_live();
-    let done = client.ask(Request::Cancel { run, reason, by })?.each(|answer| {
+    let mut accepted = false;
+    let done = client.each(Request::Cancel { run, reason, by }, |answer| {
         if let Answer::Accepted = answer {
-            screen.remark(match live {
-                true => "the request stands; waiting for the run to end (Ctrl-C leaves the request standing)",
-                false => "the request stands; a process that opens the store carries it out",
-            });
+            // Asked again, it is the same request.
+            if live && !accepted {
+                screen.remark("the request stands; waiting for the run to end (Ctrl-C leaves the request standing)");
+            }
+            accepted = true;
         }
         Ok(())
     })?;
     let Some(status) = done.status else {
-        screen.said(&json!({ "run": name, "state": null, "requested": true }), "")?;
-        return Ok(Exit::Done);
+        return Err(Failed::new(Exit::Other, "it was not said where the run stands"));
     };
     let detail = status.detail.as_deref().map(|detail| format!(": {}", clean(detail))).unwrap_or_default();
-    let words = format!("{} is {}{detail}", clean(&name), styled(of_state(&status.state), &clean(&status.state)));
-    let document = json!({ "run": name, "state": status.state, "detail": status.detail, "requested": true });
-    screen.said(&document, words)?;
+    let state = styled(of_state(&status.state), &clean(&status.state));
+    let run = clean(&name);
+    let words = match (status.ended, accepted, &done.note) {
+        (true, true, _) => format!("{run} is {state}{detail}"),
+        (true, false, _) => format!("{run} had ended before: it is {state}{detail}"),
+        (false, _, Some(before)) => {
+            format!(
+                "{run} is to be cancelled already, {}; a process that opens the store carries it out",
+                clean(before)
+            )
+        }
+        (false, _, None) => "the request stands; a process that opens the store carries it out".to_owned(),
+    };
+    let requested = accepted || !status.ended;
+    screen
+        .said(&json!({ "run": name, "state": status.state, "detail": status.detail, "requested": requested }), words)?;
     // One that had ended before, or whose code returned first, was not cancelled.
     Ok(if status.ended && status.state != "cancelled" { Exit::No } else { Exit::Done })
 }
 
 pub(crate) fn retry(screen: &Screen, store: &Path, run: String) -> Result<Exit, Failed> {
-    let client = Client::open(store)?;
-    let (words, document) =
-        (format!("run {} is tried again", clean(&run)), json!({ "run": run.clone(), "retried": true }));
+    let mut client = Client::open(screen, store)?;
+    let when = if client.is_live() { "" } else { " when a process that has its code opens the store" };
+    let words = format!("run {} is tried again{when}", clean(&run));
+    let document = json!({ "run": run.clone(), "retried": true });
     client.request(Request::Retry { run })?;
     screen.said(&document, words)?;
     Ok(Exit::Done)

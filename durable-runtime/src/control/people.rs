@@ -1,0 +1,89 @@
+//! What people say to runs.
+
+use super::{Answer, Done, Out, Reply, StatusRow, Stop, Verdict, left, rows, words};
+use crate::{
+    error::Code,
+    id::{Attempt, StepNo},
+    runtime::{Answered, Resolution, Runtime},
+    view::{Status, Token},
+};
+
+pub(super) async fn answer(runtime: &Runtime, token: &str, reply: Reply, by: Option<String>) -> Result<Done, Stop> {
+    let reply = match reply {
+        Reply::Granted(value) => crate::Reply::granted(&value),
+        Reply::Refused(why) => crate::Reply::refused(why),
+    };
+    let answer = runtime.answer(token, reply);
+    let answered = match by {
+        Some(by) => answer.by(by).await?,
+        None => answer.await?,
+    };
+    let mut note = rows::answered(answered).to_owned();
+    if let (Answered::Kept, Some(Token { run, .. })) = (answered, Token::read(token))
+        && let Some(asked) = left::asked_to_cancel(runtime, &run).await?
+    {
+        // What a shield encloses is not cancelled, and the log does not say what that is.
+        note = format!(
+            "{note}; but the run is to be cancelled, {asked}: an answer is taken only if the question stands in a shield"
+        );
+    }
+    Ok(Done { note: Some(note), ..Done::default() })
+}
+
+pub(super) async fn resolve(
+    runtime: &Runtime,
+    run: &str,
+    (step, attempt): (StepNo, Attempt),
+    verdict: Verdict,
+    by: Option<String>,
+) -> Result<Done, Stop> {
+    let resolution = match verdict {
+        Verdict::Succeeded(value) => Resolution::succeeded(value),
+        Verdict::Failed(reason) => Resolution::failed(reason),
+        Verdict::FailedWith(error) => Resolution::failed_with(error),
+        Verdict::RunAgain => Resolution::run_again(),
+    };
+    let resolution = match by {
+        Some(by) => resolution.by(by),
+        None => resolution,
+    };
+    runtime.resolve(run, step, attempt, resolution).await?;
+    Ok(Done::default())
+}
+
+/// Cancels a run, and waits for its end where somebody goes on with it. [`Done::note`]: who has asked for it before.
+pub(super) async fn cancel(
+    runtime: &Runtime,
+    run: &str,
+    reason: String,
+    by: Option<String>,
+    out: &Out,
+) -> Result<Done, Stop> {
+    let (observing, id, before) = (runtime.shared().observing, words::run_id(run)?, runtime.run(run).await?);
+    let row = |status: &Status| StatusRow::new(&id, status, observing);
+    let status = before.status().await?;
+    if status.is_terminal() {
+        return Ok(Done { status: Some(row(&status)), ..Done::default() });
+    }
+    if let (true, Some(asked)) = (observing, left::asked_to_cancel(runtime, &id).await?) {
+        // To be cancelled twice is to be cancelled: the first reason is the one that is recorded.
+        return Ok(Done { status: Some(row(&status)), note: Some(asked), ..Done::default() });
+    }
+    let cancel = runtime.cancel(run, reason);
+    let cancel = match by {
+        Some(by) => cancel.by(by),
+        None => cancel,
+    };
+    cancel.stand().await?;
+    out.say(Answer::Accepted).await?;
+    match cancel.await {
+        Ok(status) => Ok(Done { status: Some(row(&status)), ..Done::default() }),
+        // Nobody goes on with it here; whoever does will cancel it.
+        Err(error) if error.code() == Code::NotCancelledYet && observing => {
+            let mut info = [before.info().await?];
+            left::of(runtime, &mut info).await?;
+            Ok(Done { status: info.first().map(|info| row(&info.status)), ..Done::default() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
