@@ -15,6 +15,8 @@ mod copy;
 mod holder;
 #[path = "command/leaves.rs"]
 mod leaves;
+#[path = "command/left.rs"]
+mod left;
 #[path = "command/live.rs"]
 mod live;
 #[path = "command/look.rs"]

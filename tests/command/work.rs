@@ -101,3 +101,25 @@ pub(crate) async fn restarts(left: u32) -> durable::Result<u32> {
         _ => durable::restart_as(restarts(left - 1)).await,
     }
 }
+
+#[durable::workflow]
+pub(crate) async fn asks_soon(within: Duration) -> String {
+    match durable::ask::<u64>(Question::new("now?").within(within)).await {
+        durable::Answer::Expired => "expired".to_owned(),
+        _ => "answered".to_owned(),
+    }
+}
+
+/// As [`gate`], and nobody runs it twice.
+#[durable::effect(at_most_once)]
+pub(crate) async fn wire_behind(file: &str) -> durable::Result<String> {
+    while !Path::new(file).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    Ok("passed".to_owned())
+}
+
+#[durable::workflow]
+pub(crate) async fn wires_behind(file: String) -> durable::Result<String> {
+    wire_behind(&file).await
+}

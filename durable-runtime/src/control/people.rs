@@ -74,9 +74,9 @@ pub(super) async fn cancel(
         Some(by) => cancel.by(by),
         None => cancel,
     };
-    cancel.stand().await?;
+    let cancelled = cancel.stand().await?;
     out.say(Answer::Accepted).await?;
-    match cancel.await {
+    match cancelled.cancelled().await {
         Ok(status) => Ok(Done { status: Some(row(&status)), ..Done::default() }),
         // Nobody goes on with it here; whoever does will cancel it.
         Err(error) if error.code() == Code::NotCancelledYet && observing => {

@@ -73,11 +73,18 @@ impl IntoFuture for CancelRequest {
     fn into_future(self) -> Request<Status> {
         Box::pin(async move {
             let run = self.stand().await?;
-            match run.end(Patience::Cancelled).await? {
-                EndIn::Here(end) => Ok(status_of_end(&end)),
-                EndIn::Store(_) => run.status().await,
-            }
+            run.cancelled().await
         })
+    }
+}
+
+impl AnyRun {
+    /// Waits for the end of a run that is to be cancelled.
+    pub(crate) async fn cancelled(&self) -> Result<Status, Error> {
+        match self.end(Patience::Cancelled).await? {
+            EndIn::Here(end) => Ok(status_of_end(&end)),
+            EndIn::Store(_) => self.status().await,
+        }
     }
 }
 

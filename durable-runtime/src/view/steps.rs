@@ -213,6 +213,22 @@ impl StepTable {
         }
     }
 
+    /// What the code waited for comes to nobody any more. What is outward, and children, are still heard of until the run has ended.
+    fn code_is_over(&mut self, at: Millis, ended: bool) {
+        let undoing = &self.undoing;
+        for step in self.steps.iter_mut().filter(|step| !undoing.contains(&step.step)) {
+            let over = match step.state {
+                StepState::Waiting => step.kind != StepKind::Child || ended,
+                StepState::Queued | StepState::NotStarted | StepState::Retrying { .. } => true,
+                StepState::UnderWay => ended,
+                _ => false,
+            };
+            if over {
+                (step.state, step.over_at, step.dropped) = (StepState::Dropped, Some(system_time(at)), true);
+            }
+        }
+    }
+
     fn note_undo(&mut self, undo: &Undo<'_>) {
         self.undos.push((undo.effect.to_string(), undo.contract.into()));
     }
@@ -221,7 +237,9 @@ impl StepTable {
         let at = entry.at;
         match &entry.kind {
             Kind::RunStarted(started) => started.undos.iter().for_each(|undo| self.note_undo(undo)),
-            Kind::RunEnding(_) | Kind::RunEnded(_) | Kind::CancelRequested { .. } => {}
+            Kind::CancelRequested { .. } => {}
+            Kind::RunEnding(_) => self.code_is_over(at, false),
+            Kind::RunEnded(_) => self.code_is_over(at, true),
             Kind::EffectQueued(call) | Kind::EffectCalled(call) => {
                 let called = matches!(entry.kind, Kind::EffectCalled(_));
                 let step = self.asked(at, &call.path, StepKind::Effect, call.effect(), call.site);
