@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::{
     bench::{BOTH, Bench, until, until_state, until_terminal},
     holder::Holder,
-    work::{fails, listens, refunds, restarts, wires},
+    work::{fails, listens, panics, refunds, restarts, wires},
 };
 
 async fn some_ended(runtime: &Runtime) {
@@ -156,7 +156,7 @@ fn a_whole_store_has_nothing_for_a_doctor() {
             until_state(runtime, "held", "held").await;
         });
         let said = bench.durable(["--json", "doctor"]).ok().json();
-        assert_eq!(said, json!({ "runs": 9, "findings": [] }));
+        assert_eq!(said, json!({ "runs": 9, "findings": [], "parked": 0 }));
         assert!(bench.durable(["doctor"]).ok().out.contains("9 runs verified: nothing found"));
     }
 }
@@ -222,6 +222,21 @@ fn a_store_that_does_not_open_is_a_finding_with_a_way_on() {
 }
 
 #[test]
+fn a_doctor_says_that_runs_of_a_whole_store_cannot_go_on() {
+    for held in BOTH {
+        let bench = Bench::held(held, async |runtime| {
+            runtime.start("sick", panics("/nowhere/at/all".into())).await.unwrap();
+            until_state(runtime, "sick", "parked").await;
+        });
+        bench.until_state("sick", "parked");
+        let said = bench.durable(["doctor"]).ok().out;
+        assert!(said.contains("1 run verified: nothing found"), "{said}");
+        assert!(said.contains("1 run cannot go on") && said.contains("durable runs --status parked"), "{said}");
+        assert_eq!(bench.durable(["--json", "doctor"]).ok().json()["parked"], 1);
+    }
+}
+
+#[test]
 fn a_torn_or_flipped_database_is_never_taken_for_a_whole_one() {
     let bench = Bench::new(some_ended);
     let db = bench.store().join("sled/db");
@@ -258,7 +273,21 @@ fn a_torn_or_flipped_database_is_never_taken_for_a_whole_one() {
             }
             Some(1) => {
                 told += 1;
-                assert!(!said.json()["findings"][0]["next"].as_str().unwrap().is_empty());
+                let found = &said.json()["findings"][0];
+                let next = found["next"].as_str().unwrap();
+                assert!(next.contains("backup"), "{next}");
+                let durable = |args: &[&str]| crate::bench::run(crate::bench::command(&place).args(args));
+                let export = durable(&["export", "failed"]).exits(4);
+                assert!(export.err.contains("durable doctor says what can be done"), "{export:?}");
+                let accepted = durable(&["--json", "doctor", "--accept-loss"]);
+                match next.contains("--accept-loss") {
+                    true => assert!(
+                        accepted.json()["findings"][0]["run"] != found["run"],
+                        "damage {n}: it opens: {accepted:?}"
+                    ),
+                    // What is no way on is not recommended.
+                    false => assert_eq!(accepted.exits(1).json()["findings"][0], *found, "damage {n}"),
+                }
             }
             Some(4) => told += 1,
             other => panic!("damage {n}: {other:?}: {said:?}"),

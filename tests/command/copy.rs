@@ -49,7 +49,8 @@ fn a_run_survives_the_way_through_a_file_byte_for_byte() {
             let said = bench.durable(["--json", "export", id, "-o", file.to_str().unwrap()]).ok().json();
             assert_eq!(said["run"], *id);
             assert_eq!(fs::read_to_string(&file).unwrap(), *export);
-            bench.durable(["export", id, "-o", file.to_str().unwrap()]).exits(5);
+            let said = bench.durable(["export", id, "-o", file.to_str().unwrap()]).exits(1);
+            assert!(said.err.contains("is there already") && said.err.contains("name another"), "{said:?}");
             assert_eq!(fs::read_to_string(&file).unwrap(), *export, "a file that is there is not overwritten");
             let word = file.to_str().unwrap();
             let ended = ["done", "again"].contains(id);
@@ -177,6 +178,35 @@ fn what_was_changed_with_its_checksum_is_found_in_the_log() {
     let file = bench.file("whole");
     fs::write(&file, &export).unwrap();
     assert_eq!(run(&mut other.command(["import", file.to_str().unwrap()])).code, Some(0));
+}
+
+#[test]
+fn an_import_makes_the_store_where_there_is_none() {
+    let bench = Bench::new(async |runtime| {
+        runtime.start("done", refunds("ORD-1".into(), 120)).await.unwrap();
+        until_terminal(runtime, "done").await;
+    });
+    let file = bench.file("done.jsonl");
+    bench.durable(["export", "done", "-o", file.to_str().unwrap()]).ok();
+    let import = |store: &str, file: &str| {
+        run(bench.command(["import", file, "--store", bench.file(store).to_str().unwrap()]).env_remove("DURABLE_STORE"))
+    };
+    fs::create_dir(bench.file("empty")).unwrap();
+    fs::create_dir(bench.file("foreign")).unwrap();
+    fs::write(bench.file("foreign/letter"), "dear ann").unwrap();
+    fs::write(bench.file("torn"), "{}").unwrap();
+    // What is no run makes no store, and what is something else is left alone.
+    import("new", bench.file("torn").to_str().unwrap()).exits(2);
+    assert!(!bench.file("new").exists());
+    assert_eq!(import("foreign", file.to_str().unwrap()).code, Some(4));
+    assert_eq!(fs::read_dir(bench.file("foreign")).unwrap().count(), 1);
+    for store in ["new", "deep/in/new", "empty"] {
+        import(store, file.to_str().unwrap()).ok();
+        let place = bench.file(store);
+        let shown = run(crate::bench::command(&place).args(["--json", "show", "done"])).ok().json();
+        assert_eq!(shown["outcome"], json!({ "Ok": 120 }));
+        run(crate::bench::command(&place).arg("doctor")).ok();
+    }
 }
 
 #[test]

@@ -51,6 +51,10 @@ pub const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 /// How much of the database is kept in memory unless [`SledOptions::cache_bytes`] says otherwise: 16 MiB.
 pub const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// What the text of a [`StoreError::Damaged`] begins with for which [`SledOptions::accept_loss`] is a way on. For any other damage it is
+/// none.
+pub const LOSS: &str = "its newest writes may be missing: ";
+
 /// How to open a [`SledStore`].
 ///
 /// ```

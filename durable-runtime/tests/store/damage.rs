@@ -401,7 +401,10 @@ fn an_older_database_is_noticed() {
     copy_dir(&dir.join("old"), &path.join("sled")).unwrap();
     for _ in 0..2 {
         let error = SledStore::open(&path, SledOptions::new()).unwrap_err();
-        let text = format!("the store {} is damaged: it holds 2 groups of writes, 3 were acknowledged", path.display());
+        let text = format!(
+            "the store {} is damaged: its newest writes may be missing: it holds 2 groups of writes, 3 were acknowledged",
+            path.display()
+        );
         assert_eq!(error.to_string(), text);
     }
     let store = SledStore::open(&path, SledOptions::new().accept_loss(true)).unwrap();

@@ -103,33 +103,17 @@ pub(crate) fn compact(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
 pub(crate) fn doctor(screen: &Screen, store: &Path, accept_loss: bool) -> Result<Exit, Failed> {
     let how = if accept_loss { Open::AcceptLoss } else { Open::Whole };
     let mut findings: Vec<Finding> = Vec::new();
-    let mut runs = 0;
-    match Client::open_as(screen, store, how) {
-        Ok(mut client) => {
-            let mut bar = Progress::new("runs verified");
-            let done = client.each(Request::Doctor, |answer| {
-                match answer {
-                    Answer::Finding(finding) => findings.push(finding),
-                    Answer::Progress { done, of } => bar.at(done, of),
-                    _ => {}
-                }
-                Ok(())
-            })?;
-            runs = done.total.unwrap_or_default();
-        }
+    let verified = Client::open_as(screen, store, how).and_then(|mut client| verify(&mut client, &mut findings));
+    let Verified { runs, parked } = match verified {
         // A store that does not open is what a doctor is called for.
-        Err(failed) if failed.code.as_deref() == Some("DUR-0031") => findings.push(Finding {
-            run: None,
-            generation: None,
-            seq: None,
-            sort: "damaged".into(),
-            what: failed.message,
-            next: "put a backup in its place; or, after copying the directory, open it as it is: durable doctor --accept-loss".into(),
-        }),
-        Err(failed) => return Err(failed),
-    }
+        Err(failed) if failed.code.as_deref() == Some("DUR-0031") => {
+            findings.push(unusable(screen, failed));
+            Verified::default()
+        }
+        verified => verified?,
+    };
     if screen.json {
-        screen.document(&json!({ "runs": runs, "findings": findings }))?;
+        screen.document(&json!({ "runs": runs, "findings": findings, "parked": parked }))?;
     } else {
         findings.iter().try_for_each(|finding| screen.line(told(finding)))?;
         let many = counted(runs, "run", "runs");
@@ -137,8 +121,61 @@ pub(crate) fn doctor(screen: &Screen, store: &Path, accept_loss: bool) -> Result
             0 => format!("{many} verified: {}", styled(GOOD, "nothing found")),
             n => format!("{many} verified: {}", styled(BAD, &counted(n as u64, "finding", "findings"))),
         })?;
+        if parked > 0 {
+            let (many, durable) = (counted(parked, "run cannot", "runs cannot"), &screen.durable);
+            screen.line(format!(
+                "{many} go on, whole as the store is: {durable} runs --status parked --status 'waiting for code' says why"
+            ))?;
+        }
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// What a doctor has seen.
+#[derive(Default)]
+struct Verified {
+    runs: u64,
+    /// Those of them that are parked, or wait for code.
+    parked: u64,
+}
+
+fn verify(client: &mut Client, findings: &mut Vec<Finding>) -> Result<Verified, Failed> {
+    let mut bar = Progress::new("runs verified");
+    let done = client.each(Request::Doctor, |answer| {
+        match answer {
+            Answer::Finding(finding) => findings.push(finding),
+            Answer::Progress { done, of } => bar.at(done, of),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    drop(bar);
+    // A damaged run is parked too, and was found.
+    let status = vec!["parked".to_owned(), "waiting for code".to_owned()];
+    let mut parked = 0;
+    client.each(Request::Runs(RunFilter { status, ..RunFilter::default() }), |answer| {
+        if let Answer::Run(row) = answer
+            && !findings.iter().any(|found| found.run.as_deref() == Some(&*row.run))
+        {
+            parked += 1;
+        }
+        Ok(())
+    })?;
+    Ok(Verified { runs: done.total.unwrap_or_default(), parked })
+}
+
+/// A store of which nothing can be read, and what can be done about it.
+fn unusable(screen: &Screen, failed: Failed) -> Finding {
+    let durable = &screen.durable;
+    let next = match failed.loss {
+        true => format!(
+            "put a backup in its place; or, after copying the directory, open it as it is: {durable} doctor --accept-loss"
+        ),
+        false => "nothing can be read of it, and so nothing exported: put a backup of the directory in its place, or make a new store of \
+                  the runs that were exported before: durable --store NEW import FILE"
+            .to_owned(),
+    };
+    Finding { run: None, generation: None, seq: None, sort: "damaged".into(), what: failed.message, next }
 }
 
 fn told(finding: &Finding) -> String {

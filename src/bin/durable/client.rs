@@ -7,7 +7,13 @@ use std::{
     time::Duration,
 };
 
-use durable::{Code, Runtime};
+use durable::{
+    Code, Runtime,
+    store::{
+        Store as _,
+        sled::{SledOptions, SledStore},
+    },
+};
 use durable_runtime::control::{self, Answer, Call, Done, PROTOCOL, Request};
 use tokio::sync::mpsc;
 
@@ -59,7 +65,12 @@ pub(crate) enum Open {
 
 impl Client {
     pub(crate) fn open(screen: &Screen, store: &Path) -> Result<Client, Failed> {
-        Client::open_as(screen, store, Open::Whole)
+        Client::open_as(screen, store, Open::Whole).map_err(|mut failed| {
+            if failed.code.as_deref() == Some("DUR-0031") {
+                failed.message.push_str(&format!("; {} doctor says what can be done", screen.durable));
+            }
+            failed
+        })
     }
 
     pub(crate) fn open_as(screen: &Screen, store: &Path, how: Open) -> Result<Client, Failed> {
@@ -86,6 +97,19 @@ impl Client {
             Err(error) => return Err(error.into()),
         }
         Ok(client)
+    }
+
+    /// Opens a store, or makes one where there is nothing.
+    pub(crate) fn open_or_make(screen: &Screen, store: &Path) -> Result<Client, Failed> {
+        match Client::open(screen, store) {
+            Err(failed) if failed.code.as_deref() == Some("DUR-0032") => {
+                let made = SledStore::open(store, SledOptions::new()).and_then(|made| made.close());
+                // What is something else than a store stays what it is.
+                made.map_err(durable::Error::from)?;
+                Client::open(screen, store)
+            }
+            opened => opened,
+        }
     }
 
     /// Whether another process holds the store.

@@ -25,7 +25,14 @@ pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<
         out.flush()?;
         return Ok(Exit::Done);
     };
-    let named = |error: io::Error| Failed::new(Exit::Other, format!("cannot write {}: {error}", path.display()));
+    let named = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let what =
+                format!("{} is there already, and is not overwritten: name another file, or remove it", path.display());
+            Failed::new(Exit::No, what)
+        }
+        _ => Failed::new(Exit::Other, format!("cannot write {}: {error}", path.display())),
+    };
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(named)?;
     let mut out = BufWriter::new(&file);
     let exported = client.each(request, |answer| written(&mut out, answer));
@@ -63,7 +70,7 @@ pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: boo
         reader.take(&line.map_err(named)?).map_err(|error| Failed::usage(error.to_string()))?;
     }
     let exported = reader.finish().map_err(|error| Failed::usage(error.to_string()))?;
-    let client = Client::open(screen, store)?;
+    let client = Client::open_or_make(screen, store)?;
     let answers = client.ask_with(Request::Import { unfinished }, |line| {
         exported.bare_lines(line).map_err(|error| Failed::usage(error.to_string()))
     })?;

@@ -2,6 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use durable::{StoreError, store::sled::LOSS};
 use durable_runtime::control::{Refusal, Sort};
 
 /// The exit codes, for `--help` too.
@@ -43,11 +44,13 @@ pub(crate) struct Failed {
     pub(crate) silent: bool,
     /// The process that held the store has gone in the middle of an answer.
     pub(crate) gone: bool,
+    /// The store does not open because its newest writes may be missing: it opens without them.
+    pub(crate) loss: bool,
 }
 
 impl Failed {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failed {
-        Failed { exit, code: None, message: message.into(), silent: false, gone: false }
+        Failed { exit, code: None, message: message.into(), silent: false, gone: false, loss: false }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Failed {
@@ -72,13 +75,14 @@ impl From<Refusal> for Failed {
             Sort::Store => Exit::Store,
             _ => Exit::Other,
         };
-        Failed { exit, code: refusal.code, message: refusal.message, silent: false, gone: false }
+        Failed { exit, code: refusal.code, message: refusal.message, silent: false, gone: false, loss: false }
     }
 }
 
 impl From<durable::Error> for Failed {
     fn from(error: durable::Error) -> Failed {
-        Refusal::from(error).into()
+        let loss = matches!(error.store(), Some(StoreError::Damaged { what, .. }) if what.starts_with(LOSS));
+        Failed { loss, ..Refusal::from(error).into() }
     }
 }
 

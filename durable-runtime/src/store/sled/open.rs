@@ -10,7 +10,7 @@ use std::{
 use crate::store::{
     Durability, StoreError,
     sled::{
-        SledOptions, WRITE_BYTES_MAX, compact,
+        LOSS, SledOptions, WRITE_BYTES_MAX, compact,
         group::Claims,
         high_water::HighWater,
         identity::{self, HIGH_WATER, Identity, LOCK, Lock, SLED, STORE, damaged, io_error, sync_path},
@@ -212,7 +212,7 @@ fn settle(
                 Some(_) => None,
             };
             match loss {
-                Some(loss) if !options.accept_loss => return Err(medium.damaged(loss)),
+                Some(loss) if !options.accept_loss => return Err(medium.damaged(format!("{LOSS}{loss}"))),
                 Some(loss) => {
                     tracing::warn!(loss, store = %store.display(), "the store is opened although it has lost writes");
                     let water = HighWater::create(&water_path, identity.id).map_err(|e| on_water(&e))?;
