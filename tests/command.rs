@@ -27,6 +27,8 @@ mod odd_ids;
 mod people;
 #[path = "command/socket.rs"]
 mod socket;
+#[path = "command/stands.rs"]
+mod stands;
 #[path = "command/stop.rs"]
 mod stop;
 #[path = "command/work.rs"]

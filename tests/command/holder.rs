@@ -79,6 +79,11 @@ impl Drop for Holder {
     }
 }
 
+/// Whether this is such a process.
+pub(crate) fn is_holder() -> bool {
+    env::var_os(DIR).is_some()
+}
+
 /// Does nothing but in a process that is to hold a store.
 #[test]
 fn as_a_holder() {
