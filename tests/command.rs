@@ -31,5 +31,7 @@ mod socket;
 mod stands;
 #[path = "command/stop.rs"]
 mod stop;
+#[path = "command/words.rs"]
+mod words;
 #[path = "command/work.rs"]
 mod work;

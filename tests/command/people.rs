@@ -137,7 +137,8 @@ fn a_step_in_doubt_is_resolved_in_each_way() {
         }
         let said =
             bench.durable(["--json", "resolve", "first", "0", "1", "--succeeded", "499", "--by", "ann"]).ok().json();
-        assert_eq!(said, json!({ "run": "first", "step": 0, "attempt": 1, "resolved": "succeeded" }));
+        let kept = !is_held;
+        assert_eq!(said, json!({ "run": "first", "step": 0, "attempt": 1, "resolved": "succeeded", "kept": kept }));
         bench.durable(["resolve", "second", "0", "1", "--failed", "the bank says no"]).ok();
         bench.durable(["resolve", "third", "0", "1", "--failed-with", "{\"message\":\"declined\"}"]).ok();
         assert_eq!(bench.end_of("first"), json!({ "state": "completed", "outcome": { "Ok": 499 } }));

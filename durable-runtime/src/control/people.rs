@@ -48,7 +48,8 @@ pub(super) async fn resolve(
         None => resolution,
     };
     runtime.resolve(run, step, attempt, resolution).await?;
-    Ok(Done::default())
+    let kept = runtime.shared().observing;
+    Ok(Done { note: kept.then(|| rows::answered(Answered::Kept).to_owned()), ..Done::default() })
 }
 
 /// Cancels a run, and waits for its end where somebody goes on with it. [`Done::note`]: who has asked for it before.

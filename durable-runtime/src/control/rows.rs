@@ -335,7 +335,7 @@ impl From<&runtime::Finding> for Finding {
             seq: None,
             sort: found.kind.as_str().to_owned(),
             what: found.what.clone(),
-            next: found.next.clone(),
+            next: found.next.replace("call Runtime::cancel", &format!("call durable cancel {}", found.run)),
         }
     }
 }

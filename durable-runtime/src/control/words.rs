@@ -80,7 +80,7 @@ pub enum Request {
     },
     /// The steps in doubt that wait for a person: [`Answer::Hold`] each.
     Holds,
-    /// Says what a step in doubt did.
+    /// Says what a step in doubt did. [`Done::note`] where that is kept until the run goes on.
     Resolve {
         /// The run.
         run: String,
@@ -301,6 +301,7 @@ fn in_command(error: &Kind) -> Option<String> {
         Kind::QuestionNotFound { token } => {
             format!("there is no question {token:?} in this store; durable ask lists those that are open")
         }
+        Kind::MayNotAnswer { .. } => format!("{error} with --by"),
         Kind::Parked { run, parked } => format!("run {run} is parked: {}; {}", parked.why, retried(&parked.next, run)),
         _ => return None,
     })

@@ -183,11 +183,14 @@ fn steps(steps: &[StepRow]) -> Table {
 fn next_actions(screen: &Screen, show: &Show) -> Vec<String> {
     let (run, durable) = (run_word(&show.run.run), &screen.durable);
     let status = &show.run.status;
-    let said = status.next.as_deref().map(|said| styled(BAD, &clean(said)));
+    let said = status
+        .next
+        .as_deref()
+        .map(|said| styled(BAD, &clean(&said.replace("call durable ", &format!("call {durable} ")))));
     // What else it waits for does not get it going.
     if ["parked", "waiting for code"].contains(&&*status.state) {
         let retry = match said.as_deref() {
-            Some(said) if said.contains("durable retry") => String::new(),
+            Some(said) if said.contains(" retry ") => String::new(),
             _ => format!("; then {durable} retry {run}"),
         };
         let explain =

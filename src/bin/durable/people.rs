@@ -178,9 +178,12 @@ pub(crate) fn resolve(screen: &Screen, store: &Path, args: args::Resolve) -> Res
         // The command line takes one of the four.
         (None, None, None) => (Verdict::RunAgain, "run again"),
     };
-    let words = format!("run {}, step {step}, attempt {attempt}: {word}", clean(&run));
-    let document = json!({ "run": run, "step": step, "attempt": attempt, "resolved": word });
-    Client::open(screen, store)?.request(Request::Resolve { run, step, attempt, verdict, by: who.by })?;
+    let request = Request::Resolve { run: run.clone(), step, attempt, verdict, by: who.by };
+    let done = Client::open(screen, store)?.request(request)?;
+    let kept = done.note.as_deref().map(|note| format!("; it is {}", clean(note))).unwrap_or_default();
+    let words = format!("run {}, step {step}, attempt {attempt}: {word}{kept}", clean(&run));
+    let document =
+        json!({ "run": run, "step": step, "attempt": attempt, "resolved": word, "kept": done.note.is_some() });
     screen.said(&document, words)?;
     Ok(Exit::Done)
 }
