@@ -61,7 +61,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example: durable show run-7f3a")]
     Show(Show),
     /// Shows a run's log
-    #[command(after_help = "Example: durable log run-7f3a --follow\n         durable --json log run-7f3a | jq .entry")]
+    #[command(
+        after_help = "Example: durable log run-7f3a --follow\n         durable --json log run-7f3a | jq .entry\n\n\
+        Places in the source (site) are there if a process is asked that has the code."
+    )]
     Log(Log),
     /// Sends a signal to a run
     #[command(after_help = "Example: durable signal run-7f3a steer '{\"focus\":\"prices\"}' --id mail-812")]
@@ -89,7 +92,7 @@ pub(crate) enum Command {
     /// Writes a run as JSON lines, byte for byte
     #[command(after_help = "Example: durable export run-7f3a -o run-7f3a.jsonl")]
     Export(Export),
-    /// Makes a run of what export has written, after verifying it
+    /// Makes a run of what export has written, after verifying it; makes the store too, where there is none
     #[command(after_help = "Example: durable --store other.db import run-7f3a.jsonl")]
     Import(Import),
     /// Deletes runs that have ended; first says which
@@ -98,12 +101,15 @@ pub(crate) enum Command {
     /// Gives disk space back: copies what is live to a new database. No process may hold the store
     #[command(after_help = "Example: durable compact")]
     Compact,
-    /// Verifies every run, and says what to do about what it finds
-    #[command(after_help = "Example: durable doctor\n\nThe exit code is 1 if something was found.")]
+    /// Verifies that all that was written of every run is whole, and says what to do where it is not
+    #[command(
+        after_help = "Example: durable doctor\n\nThe exit code is 1 if something was found. That runs are parked, or wait for code, is said and is \
+        no finding."
+    )]
     Doctor(Doctor),
     /// Shows the workflows of a binary, or of the process that holds the store, with their numbered steps
     #[command(after_help = "Example: durable workflows target/release/agent --mermaid\n\n\
-        The binary is run with DURABLE_DESCRIBE=1 in its environment; it ends where it calls Runtime::builder().")]
+        The binary is run with DURABLE_DESCRIBE=1 in its environment, its own code up to Runtime::builder() included; there it ends.")]
     Workflows(Workflows),
     /// Explains an error's code
     #[command(after_help = "Example: durable explain DUR-0011")]
@@ -210,7 +216,7 @@ pub(crate) struct Answer {
 
 #[derive(Debug, Args)]
 pub(crate) struct Who {
-    /// Who says so; recorded in the log
+    /// Who says so; recorded in the log. $USER, where it is left out
     #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
     pub(crate) by: Option<String>,
 }
