@@ -29,6 +29,8 @@ mod pass_on;
 mod published;
 #[path = "waiting/questions.rs"]
 mod questions;
+#[path = "waiting/shields.rs"]
+mod shields;
 #[path = "waiting/signals.rs"]
 mod signals;
 #[path = "waiting/stands.rs"]

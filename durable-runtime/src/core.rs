@@ -29,11 +29,13 @@ use crate::{
 
 mod asks;
 mod scope;
+mod shelter;
 
 pub(crate) use asks::{AskChild, AskQuestion};
 
 pub(crate) use scope::{OpenJoin, OpenScope};
 use scope::{Route, Scope, Segment};
+use shelter::Shelter;
 
 /// A place in [`Core::scopes`].
 pub(crate) type ScopeNo = u32;
@@ -61,6 +63,8 @@ pub(crate) struct Core {
     key_prefix: Arc<str>,
     /// A cancel was taken: what no shield encloses asks for nothing more but `undo`.
     pub(crate) cancelled: bool,
+    /// A shield is over: what has outlived it may have lost its shelter.
+    shield_over: bool,
     /// Those that wait to hear of a cancel, in the order in which they asked.
     cancel_waits: BTreeMap<u64, CancelWait>,
     next_cancel_wait: u64,
@@ -209,10 +213,8 @@ pub(crate) type Takes = fn(&Value) -> Result<(), ValueError>;
 
 struct Slot {
     scope: ScopeNo,
-    /// Whether that scope was under a shield when the step was last polled.
-    shielded: bool,
-    /// Whether it was when the step was asked.
-    born_shielded: bool,
+    /// What kept a cancel away from the place where it was last polled.
+    shelter: Shelter,
     /// Whether a future is there to be polled: a child's handle may lie about for a while.
     awaited: bool,
     ready: Option<Delivered>,
@@ -224,7 +226,7 @@ impl Slot {
     /// Whether what has come is nothing to the code of a cancelled run: that its child was cancelled as well, which as an error
     /// would have it fail.
     fn is_moot(&self) -> bool {
-        !self.shielded && matches!(self.ready, Some(Delivered::Fault(Fault::ChildCancelled { .. })))
+        !self.shelter.is_shielded() && matches!(self.ready, Some(Delivered::Fault(Fault::ChildCancelled { .. })))
     }
 }
 
@@ -297,7 +299,8 @@ impl Core {
             text: Some("".into()),
             route: Route::Up,
             counts: Vec::new(),
-            shielded: false,
+            shelter: Shelter::default(),
+            shelters: false,
         };
         Box::new(Core {
             state: RunState::default(),
@@ -311,6 +314,7 @@ impl Core {
             run,
             key_prefix,
             cancelled: false,
+            shield_over: false,
             cancel_waits: BTreeMap::new(),
             next_cancel_wait: 0,
             late_cancel_waits: 0,
@@ -409,9 +413,8 @@ impl Core {
     fn new_slot(&mut self, effect: Option<&'static EffectMeta>, takes: Option<Takes>) -> StepNo {
         let step = self.next_step;
         self.next_step.0 += 1;
-        let shielded = self.is_shielded(self.here);
-        let slot =
-            Slot { scope: self.here, shielded, born_shielded: shielded, awaited: true, ready: None, effect, takes };
+        let shelter = self.shelter().clone();
+        let slot = Slot { scope: self.here, shelter, awaited: true, ready: None, effect, takes };
         self.slots.insert(step, slot);
         step
     }
@@ -419,7 +422,7 @@ impl Core {
     /// Whether what is asked here is nothing: the run is cancelled and no shield encloses this place, or it goes on in a
     /// fresh log.
     pub(crate) fn is_closing(&self) -> bool {
-        self.restart.is_some() || self.cancelled && !self.is_shielded(self.here)
+        self.restart.is_some() || self.cancelled && !self.shelter().is_shielded()
     }
 
     /// Whether an immediate step that was met, or is new, gives its answer: not where the poll is to be discarded, nor
@@ -597,11 +600,9 @@ impl Core {
 
     /// What has come for a step; the step is over then.
     pub(crate) fn take(&mut self, step: StepNo) -> Option<(Delivered, Option<&'static EffectMeta>)> {
-        let here = self.here;
-        let shielded = self.is_shielded(here);
-        let cancelled = self.cancelled;
+        let (here, shelter, cancelled) = (self.here, self.shelter().clone(), self.cancelled);
         let slot = self.slots.get_mut(&step)?;
-        slot.shielded = shielded;
+        slot.shelter = shelter;
         if slot.ready.is_none() || cancelled && slot.is_moot() {
             slot.scope = here;
             slot.awaited = true;
@@ -624,14 +625,19 @@ impl Core {
 
     /// Whether a shield encloses an open step.
     pub(crate) fn shielded(&self, step: StepNo) -> bool {
-        self.slots.get(&step).is_some_and(|slot| slot.shielded)
+        self.slots.get(&step).is_some_and(|slot| slot.shelter.is_shielded())
     }
 
-    /// The handle of a step is still there, and nobody polls it now: a shield under which it was looked at is no matter any more.
+    /// Whether a shield has come to its end since this was asked last.
+    pub(crate) fn take_shield_over(&mut self) -> bool {
+        mem::take(&mut self.shield_over)
+    }
+
+    /// The handle of a step is still there, and nobody polls it now. The shield under which it was looked at last encloses it until
+    /// that is over: it may be looked at again.
     pub(crate) fn unawait(&mut self, step: StepNo) {
         if let Some(slot) = self.slots.get_mut(&step) {
             slot.awaited = false;
-            slot.shielded = slot.born_shielded;
         }
     }
 
@@ -648,7 +654,7 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn looks(&self) -> String {
         let slot = |(step, slot): (&StepNo, &Slot)| {
-            format!("{step}: shielded {}, awaited {}, ready {}", slot.shielded, slot.awaited, slot.ready.is_some())
+            format!("{step}: shielded {}, awaited {}, ready {}", slot.shelter.is_shielded(), slot.awaited, slot.ready.is_some())
         };
         let slots: Vec<String> = self.slots.iter().map(slot).collect();
         let waits: Vec<bool> = self.cancel_waits.values().map(|wait| wait.told).collect();
@@ -694,15 +700,17 @@ impl Core {
             }
         };
         let scope = self.open(Segment::Transparent, Route::Task(t as u32), self.here);
+        self.has_shelter(scope, Shelter::moving);
         self.tasks[t] = Some(Task { future: None, scope, waiter: None });
         (t as u32, scope)
     }
 
     /// Notes that the code that is polled now awaits the task.
     pub(crate) fn await_task(&mut self, task: u32) {
-        let here = self.here;
+        let (here, shelter) = (self.here, self.shelter().clone());
         if let Some(Some(task)) = self.tasks.get_mut(task as usize) {
             task.waiter = Some(here);
+            self.scopes[task.scope as usize].shelter.move_to(&shelter);
         }
     }
 

@@ -307,6 +307,7 @@ impl Life {
                     return;
                 }
             }
+            self.shields_over();
             if let Some(over) = over {
                 return self.code_over(over);
             }

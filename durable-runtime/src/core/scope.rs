@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::VecDeque, mem, sync::Arc};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Core, ScopeNo, try_with};
+use super::{Core, ScopeNo, shelter::Shelter, try_with};
 use crate::entry::{EscapedName, Path};
 
 pub(super) struct Scope {
@@ -14,8 +14,10 @@ pub(super) struct Scope {
     pub(super) text: Option<Arc<str>>,
     pub(super) route: Route,
     pub(super) counts: Vec<(Cow<'static, str>, u32)>,
-    /// Whether a shield encloses it: a cancel is none of its business.
-    pub(super) shielded: bool,
+    /// What keeps a cancel away from it.
+    pub(super) shelter: Shelter,
+    /// Whether that is its own, and not its parent's.
+    pub(super) shelters: bool,
 }
 
 pub(super) enum Segment {
@@ -41,7 +43,11 @@ pub(crate) struct OpenScope(pub(crate) ScopeNo);
 
 impl Drop for OpenScope {
     fn drop(&mut self) {
-        try_with(|core| core.free_scopes.push(self.0));
+        try_with(|core| {
+            let scope = &core.scopes[self.0 as usize];
+            core.shield_over |= scope.shelters && scope.shelter.close();
+            core.free_scopes.push(self.0);
+        });
     }
 }
 
@@ -122,8 +128,9 @@ impl Core {
     }
 
     pub(super) fn open(&mut self, segment: Segment, route: Route, parent: ScopeNo) -> ScopeNo {
-        let shielded = self.is_shielded(parent);
-        let scope = Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new(), shielded };
+        let shelter = self.scopes[parent as usize].shelter.clone();
+        let scope =
+            Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new(), shelter, shelters: false };
         match self.free_scopes.pop() {
             Some(free) => {
                 self.scopes[free as usize] = scope;
@@ -145,17 +152,28 @@ impl Core {
     /// Opens the next scope of that name here, under a shield.
     pub(crate) fn open_shield(&mut self, name: Cow<'static, str>) -> OpenScope {
         let scope = self.open_scope(name);
-        self.scopes[scope.0 as usize].shielded = true;
+        self.has_shelter(scope.0, Shelter::shield);
         scope
     }
 
-    pub(super) fn is_shielded(&self, scope: ScopeNo) -> bool {
-        self.scopes[scope as usize].shielded
+    /// Gives a scope a shelter of its own, made of the one around it.
+    pub(super) fn has_shelter(&mut self, scope: ScopeNo, of: impl FnOnce(&Shelter) -> Shelter) {
+        let scope = &mut self.scopes[scope as usize];
+        scope.shelter = of(&scope.shelter);
+        scope.shelters = true;
     }
 
-    /// Opens a combinator's own scope and its routing table.
-    pub(crate) fn open_join(&mut self, name: Cow<'static, str>) -> OpenJoin {
+    /// What keeps a cancel away from what is polled now.
+    pub(super) fn shelter(&self) -> &Shelter {
+        &self.scopes[self.here as usize].shelter
+    }
+
+    /// Opens a combinator's own scope and its routing table. `moves`: it may be awaited in another place later.
+    pub(crate) fn open_join(&mut self, name: Cow<'static, str>, moves: bool) -> OpenJoin {
         let scope = self.open_scope(name);
+        if moves {
+            self.has_shelter(scope.0, Shelter::moving);
+        }
         // Now: a set that has moved has no other way to know where it began.
         self.text(scope.0);
         let join = match self.free_joins.pop() {
@@ -175,7 +193,12 @@ impl Core {
 
     /// Makes a combinator that is awaited in another place than before report there; its path stays what it was.
     pub(crate) fn reach(&mut self, join: &OpenJoin) {
-        self.scopes[join.scope.0 as usize].parent = Some(self.here);
+        let here = self.shelter().clone();
+        let scope = &mut self.scopes[join.scope.0 as usize];
+        scope.parent = Some(self.here);
+        if scope.shelters {
+            scope.shelter.move_to(&here);
+        }
     }
 
     /// The next child of a combinator that has something to do.

@@ -64,7 +64,8 @@ impl Life {
         self.polled(None);
     }
 
-    /// What the cancel stops: no attempt begins, waits and sleeps end silently, children are told, bodies are told.
+    /// What the cancel stops: no attempt begins, waits and sleeps end silently, children are told, bodies are told. What was stopped
+    /// before is no more so after it.
     fn stop_steps(&mut self, reason: &str) {
         let open: Vec<_> = self.state().steps.keys().copied().collect();
         for step in open {
@@ -76,6 +77,17 @@ impl Life {
                 self.cancel_child(step, &s, reason);
             }
             self.closed(step, &s);
+        }
+    }
+
+    /// What has outlived the shield that kept a cancel away from it (a child, a set, a step that was begun) is stopped when that is over.
+    pub(super) fn shields_over(&mut self) {
+        if !self.core_mut().take_shield_over() || self.state().ending.is_some() {
+            return;
+        }
+        if let Some(cancel) = &self.state().cancel {
+            let reason = cancel.reason.to_string();
+            self.stop_steps(&reason);
         }
     }
 

@@ -69,20 +69,27 @@ pub struct Group {
     name: Name,
     pub(super) site: &'static Site,
     join: Option<OpenJoin>,
+    /// Whether it may be awaited in one place and then in another.
+    moves: bool,
     begun: u32,
     running: u32,
 }
 
 impl Group {
     pub(super) fn new(name: Name, site: &'static Site) -> Group {
-        Group { name, site, join: None, begun: 0, running: 0 }
+        Group { name, site, join: None, moves: false, begun: 0, running: 0 }
+    }
+
+    /// One that may be awaited in one place and then in another.
+    pub(super) fn moving(name: Name, site: &'static Site) -> Group {
+        Group { moves: true, ..Group::new(name, site) }
     }
 
     /// The next branch to poll: one not begun yet, if fewer than `at_most` are under way, else one that has something to do.
     fn next(&mut self, len: usize, at_most: usize) -> Option<(u32, &OpenJoin)> {
         let join = self.join.get_or_insert_with(|| {
-            let name = std::mem::take(&mut self.name);
-            with(|core| core.open_join(name))
+            let (name, moves) = (std::mem::take(&mut self.name), self.moves);
+            with(|core| core.open_join(name, moves))
         });
         let join = &*join;
         // Before a branch is begun in it: a set may be awaited in another place than before, and the scope it was in be gone.

@@ -130,7 +130,7 @@ impl<S: Step<Output: Send>> Future for NextFuture<'_, S> {
         if set.open == 0 {
             return Poll::Ready(None);
         }
-        let group = set.group.get_or_insert_with(|| Group::new(std::mem::take(&mut set.name), site));
+        let group = set.group.get_or_insert_with(|| Group::moving(std::mem::take(&mut set.name), site));
         group.site = site;
         let ended = group.poll(
             set.kids.len(),

@@ -136,6 +136,26 @@ fn a_look_under_a_shield_shields_a_child_as_long_as_it_lasts() {
     });
     assert!(run.poll().is_pending());
     assert!(run.core().shielded(StepNo(0)));
+    assert!(!run.core().take_shield_over());
     assert!(run.after(1, message(&0_u64)).is_pending());
+    assert!(!run.core().shielded(StepNo(0)));
+    assert!(run.core().take_shield_over());
+}
+
+#[test]
+fn between_two_looks_under_a_shield_a_child_is_shielded_too() {
+    let mut run = Run::of(async {
+        let mut child = step(spawn(counter("a")), &HERE).await;
+        let looks = branch(async {
+            step(race((&mut child, signal::<u64>("enough"))), &HERE).await;
+            step(signal::<u64>("n"), &HERE).await;
+        });
+        step(shield(looks), &HERE).await;
+        step(child, &HERE).await
+    });
+    assert!(run.poll().is_pending());
+    assert!(run.after(1, message(&0_u64)).is_pending());
+    assert!(run.core().shielded(StepNo(0)));
+    assert!(run.after(2, message(&0_u64)).is_pending());
     assert!(!run.core().shielded(StepNo(0)));
 }
