@@ -119,3 +119,30 @@ async fn a_child_that_goes_on_in_a_fresh_log_is_one_child() {
 async fn waits_for_ever() -> durable::Result<u64> {
     durable::spawn(for_ever(0)).id("ever").await.await
 }
+
+/// Goes on in a fresh log at once, each time, and leaves a child behind that must end first.
+#[durable::workflow]
+async fn spins(n: u64) -> durable::Result<u64> {
+    durable::undo(revert(&format!("log {n}"))).await;
+    let _child = durable::spawn(waits_for_ever()).await;
+    durable::restart_as(spins(n + 1)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_comes_through_to_code_that_goes_on_in_a_fresh_log_each_time_before_it_waits() {
+    for backend in BOTH {
+        for restarts in [false, true] {
+            let bench = Bench::forgetful(backend).await;
+            bench.runtime.start("run", spins(0)).await.unwrap();
+            until("a third log", async || bench.run("run").await.generations().await.unwrap() > 2).await;
+            let bench = if restarts { bench.restarted().await } else { bench };
+            let cancel = bench.runtime.cancel("run", "enough").into_future();
+            let end = in_time("the cancel", cancel).await.unwrap();
+            assert_eq!(end, Status::Cancelled { reason: "enough".into() });
+            let logs = bench.run("run").await.generations().await.unwrap();
+            let undone: Vec<_> = (0..logs).rev().map(|n| format!("undo log {n}")).collect();
+            assert_eq!(bench.outside.done(), undone);
+            bench.sound().await;
+        }
+    }
+}

@@ -134,13 +134,13 @@ impl Life {
                         reason: String::from(cancel.reason).into(),
                         by: String::from(cancel.by).into(),
                     },
-                    None => End::Restarted {
+                    None => self.cancel_in_waiting().unwrap_or_else(|| End::Restarted {
                         workflow: restart.meta.name.into(),
                         module: restart.meta.module.into(),
                         explicit_name: restart.meta.explicit_name,
                         args: restart.args.value().as_bytes().to_vec().into(),
                         digest: restart.digest,
-                    },
+                    }),
                 }
             }
         };

@@ -192,11 +192,28 @@ impl Life {
             return;
         }
         self.log.act(Act::Take { row });
-        // Who lost a race for an id must not cancel the winner's child.
-        let foreign = parent.is_some_and(|parent| self.state().parent.as_ref() != Some(parent));
-        if !foreign {
+        if !self.is_foreign(parent) {
             self.cancel(reason, by);
         }
+    }
+
+    /// Whether a cancel is another run's affair: who lost a race for an id must not cancel the winner's child.
+    fn is_foreign(&self, parent: Option<&Parent<'_>>) -> bool {
+        parent.is_some_and(|parent| self.state().parent.as_ref() != Some(parent))
+    }
+
+    /// Takes a cancel that came for an earlier log, or has come since the last turn: code that goes on in a fresh log at once, each time,
+    /// would never let it have one.
+    pub(super) fn cancel_in_waiting(&mut self) -> Option<End<'static>> {
+        while let Some((row, message)) = self.mailbox.next_cancel() {
+            self.log.act(Act::Take { row });
+            if let Message::Cancel { reason, by, parent } = message
+                && !self.is_foreign(parent.as_ref())
+            {
+                return Some(End::Cancelled { reason: reason.into(), by: by.into() });
+            }
+        }
+        None
     }
 
     // ---- questions ----
