@@ -654,7 +654,12 @@ impl Core {
     #[cfg(test)]
     pub(crate) fn looks(&self) -> String {
         let slot = |(step, slot): (&StepNo, &Slot)| {
-            format!("{step}: shielded {}, awaited {}, ready {}", slot.shelter.is_shielded(), slot.awaited, slot.ready.is_some())
+            format!(
+                "{step}: shielded {}, awaited {}, ready {}",
+                slot.shelter.is_shielded(),
+                slot.awaited,
+                slot.ready.is_some()
+            )
         };
         let slots: Vec<String> = self.slots.iter().map(slot).collect();
         let waits: Vec<bool> = self.cancel_waits.values().map(|wait| wait.told).collect();

@@ -368,7 +368,17 @@ impl Parent<'_> {
         Parent { run: Cow::Owned(run.into_owned()), generation, step }
     }
 
-    /// The link as a number: never 0, which is nobody's.
+    /// Whose child it is, given the seed with which the child began: never 0, which is nobody's. A run that is removed leaves its id to
+    /// another one, whose children's seeds are others.
+    pub(crate) fn owner(&self, seed: u128) -> u128 {
+        let mut hash = Xxh3::new();
+        hash.update(b"O");
+        hash.update(&seed.to_le_bytes());
+        hash.update(&self.id().to_le_bytes());
+        hash.digest128().max(1)
+    }
+
+    /// The link as a number: never 0.
     pub(crate) fn id(&self) -> u128 {
         let mut hash = Xxh3::new();
         hash.update(b"P");

@@ -49,9 +49,10 @@ impl Mail {
         row_id(SIGNAL, &[b"n", name.as_bytes(), id.as_bytes()])
     }
 
-    /// The id of the message that a step of another run sends.
-    pub(crate) fn sent_id(key_prefix: &str, path: &str) -> u128 {
-        row_id(SIGNAL, &[b"s", key_prefix.as_bytes(), path.as_bytes()])
+    /// The id of the message that a step of another run sends. The seed of that run's log is another one once the run was removed and its id
+    /// used again.
+    pub(crate) fn sent_id(key_prefix: &str, seed: u128, path: &str) -> u128 {
+        row_id(SIGNAL, &[b"s", key_prefix.as_bytes(), &seed.to_le_bytes(), path.as_bytes()])
     }
 }
 

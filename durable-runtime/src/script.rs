@@ -78,15 +78,52 @@ impl Script {
 /// What the code asks, in the form in which it is compared with the record.
 #[derive(Debug)]
 pub(crate) enum Command<'a> {
-    Effect { path: &'a Path<'a>, effect: &'a str, digest: u128 },
-    Timer { path: &'a Path<'a> },
-    Signal { path: &'a Path<'a>, signal: &'a str, drain: bool },
-    Question { path: &'a Path<'a>, title: &'a str, digest: u128 },
-    Child { path: &'a Path<'a>, run: &'a str, workflow: &'a str, digest: u128, detached: bool },
-    Message { path: &'a Path<'a>, to: &'a str, signal: &'a str, digest: u128 },
-    Publish { path: &'a Path<'a>, name: &'a str, digest: u128 },
-    Undo { path: &'a Path<'a>, effect: &'a str, digest: u128 },
-    Closed { step: StepNo },
+    Effect {
+        path: &'a Path<'a>,
+        effect: &'a str,
+        digest: u128,
+    },
+    Timer {
+        path: &'a Path<'a>,
+    },
+    Signal {
+        path: &'a Path<'a>,
+        signal: &'a str,
+        drain: bool,
+    },
+    Question {
+        path: &'a Path<'a>,
+        title: &'a str,
+        digest: u128,
+    },
+    /// `given`: the code says which run it is, where it is compared; else the record does.
+    Child {
+        path: &'a Path<'a>,
+        run: &'a str,
+        given: bool,
+        workflow: &'a str,
+        digest: u128,
+        detached: bool,
+    },
+    Message {
+        path: &'a Path<'a>,
+        to: &'a str,
+        signal: &'a str,
+        digest: u128,
+    },
+    Publish {
+        path: &'a Path<'a>,
+        name: &'a str,
+        digest: u128,
+    },
+    Undo {
+        path: &'a Path<'a>,
+        effect: &'a str,
+        digest: u128,
+    },
+    Closed {
+        step: StepNo,
+    },
 }
 
 impl fmt::Display for Command<'_> {
@@ -137,9 +174,12 @@ pub(crate) fn meet(recorded: &Kind<'_>, asked: &Command<'_>) -> Meet {
         (Kind::QuestionAsked { path, question, .. }, Command::Question { path: asked, digest, .. }) => {
             path == *asked && question.digest == *digest
         }
-        (Kind::ChildSpawned { path, child, .. }, Command::Child { path: asked, run, workflow, digest, detached }) => {
+        (
+            Kind::ChildSpawned { path, child, .. },
+            Command::Child { path: asked, run, given, workflow, digest, detached },
+        ) => {
             path == *asked
-                && child.run == *run
+                && (!given || child.run == *run)
                 && child.workflow == *workflow
                 && child.digest == *digest
                 && child.detached == *detached
@@ -322,8 +362,16 @@ mod tests {
         let at = path("spawn:w", 0);
         let child = Child { run: "c".into(), detached: true, workflow: "w".into(), digest: 7 };
         let spawned = Kind::ChildSpawned { path: at.clone(), site: 1, child };
-        let asked = |run, workflow, digest, detached| Command::Child { path: &at, run, workflow, digest, detached };
+        let asked = |run, workflow, digest, detached| Command::Child {
+            path: &at,
+            run,
+            given: run != "made",
+            workflow,
+            digest,
+            detached,
+        };
         check(&spawned, &asked("c", "w", 7, true), Meet::Same);
+        check(&spawned, &asked("made", "w", 7, true), Meet::Same);
         for other in
             [asked("d", "w", 7, true), asked("c", "v", 7, true), asked("c", "w", 8, true), asked("c", "w", 7, false)]
         {

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     bench::{BOTH, Bench, run, until_state, until_terminal},
-    work::{approves, listens, parents, refunds, restarts, wires},
+    work::{adopts, approves, listens, parents, refunds, restarts, wires},
 };
 
 async fn all_sorts(runtime: &Runtime) {
@@ -223,4 +223,26 @@ fn an_import_reads_standard_input() {
     child.stdin.take().unwrap().write_all(export.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(other.durable(["--json", "runs"]).ok().lines().len(), 1);
+}
+
+#[test]
+fn a_child_that_was_given_no_id_is_its_parents_in_another_store_too() {
+    let bench = Bench::new(async |runtime| {
+        runtime.start("parent", adopts()).await.unwrap();
+        until_state(runtime, "parent", "awaiting child").await;
+    });
+    let runs = bench.durable(["--json", "runs"]).ok().lines();
+    let ids: Vec<&str> = runs.iter().map(|run| run["run"].as_str().unwrap()).collect();
+    let child = ids.iter().find(|id| **id != "parent").unwrap();
+    let mut other = Bench::new(async |_| {});
+    for id in &ids {
+        let file = bench.file("export");
+        let _ = fs::remove_file(&file);
+        bench.durable(["export", id, "-o", file.to_str().unwrap()]).ok();
+        other.durable(["import", "--unfinished", file.to_str().unwrap()]).ok();
+    }
+    other.hold();
+    other.durable(["signal", child, "steer", "7"]).ok();
+    assert_eq!(other.end_of("parent")["outcome"], json!({ "Ok": 7 }));
+    other.durable(["doctor"]).ok();
 }

@@ -78,6 +78,14 @@ pub(crate) async fn waits_for_file(file: String) -> String {
     look(&passed).await
 }
 
+/// Has a child whose id says whose it is.
+#[durable::workflow]
+pub(crate) async fn adopts() -> durable::Result<Json> {
+    let child = durable::spawn(listens()).await;
+    durable::publish("child", &child.id().as_str()).await;
+    Ok(child.await)
+}
+
 /// Panics as long as a file is not there.
 #[durable::workflow]
 pub(crate) async fn panics(file: String) -> bool {

@@ -201,7 +201,7 @@ async fn whoever_cancels_a_parent_cancels_its_children_and_theirs_in_whatever_st
 
 /// What it gets of its child it publishes.
 #[durable::part]
-async fn hears(how: &str) -> durable::Result<String> {
+async fn gets(how: &str) -> durable::Result<String> {
     let child = durable::spawn(child("wait".into())).id(format!("child {how}")).await;
     let got = match how {
         "awaited" => child.await,
@@ -216,8 +216,8 @@ async fn hears(how: &str) -> durable::Result<String> {
 #[durable::workflow]
 async fn hears_of_it(how: String) -> durable::Result<String> {
     match how.as_str() {
-        "within" => durable::shield(async { hears("awaited").await }).await,
-        how => hears(how).await,
+        "within" => durable::shield(async { gets("awaited").await }).await,
+        how => gets(how).await,
     }
 }
 
@@ -249,5 +249,45 @@ async fn that_a_child_was_cancelled_with_its_parent_is_no_error_to_the_parents_c
             assert_eq!(told.map(|_| ()), heard, "{how}");
             bench.sound().await;
         }
+    }
+}
+
+/// Says something to whoever listens, and has two children: one that is given a name, and one that is not.
+#[durable::workflow]
+async fn family(word: String, named: bool) -> durable::Result<String> {
+    durable::send("listener", "word", &word).await;
+    let spawning = durable::spawn(child(word));
+    if named { spawning.id("heir").await.await } else { spawning.await.await }
+}
+
+#[durable::workflow]
+async fn hears(words: usize) -> durable::Result<Vec<String>> {
+    let mut heard = Vec::new();
+    while heard.len() < words {
+        heard.push(durable::signal("word").await);
+    }
+    Ok(heard)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_id_was_another_ones_has_children_and_messages_of_its_own() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        bench.runtime.start("listener", hears(4)).await.unwrap();
+        for word in ["one", "two"] {
+            bench.runtime.start("run", family(word.into(), false)).await.unwrap();
+            assert_eq!(bench.end("run").await, json!({ "Ok": format!("did {word}") }));
+            bench.runtime.remove("run").await.unwrap();
+        }
+        bench.runtime.start("run", family("three".into(), true)).await.unwrap();
+        assert_eq!(bench.end("run").await, json!({ "Ok": "did three" }));
+        bench.runtime.remove("run").await.unwrap();
+        // The name is its child's of before, which is another run's now.
+        bench.runtime.start("run", family("four".into(), true)).await.unwrap();
+        let end = bench.end("run").await;
+        assert!(end["Err"]["message"].as_str().unwrap().contains("heir"), "{end}");
+        assert_eq!(bench.end("listener").await, json!({ "Ok": ["one", "two", "three", "four"] }));
+        assert_eq!(bench.runtime.runs(Filter::all().workflow("child")).await.unwrap().len(), 3);
+        bench.sound().await;
     }
 }

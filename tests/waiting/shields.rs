@@ -44,7 +44,11 @@ async fn looks(shielded_twice: bool) -> durable::Result<u64> {
         let inner = async {
             let _ = durable::timeout(secs(5), &mut child).await;
         };
-        if shielded_twice { durable::shield(inner).await } else { inner.await }
+        if shielded_twice {
+            durable::shield(inner).await
+        } else {
+            inner.await
+        }
         look("still shielded").await
     };
     durable::shield(looked).await?;

@@ -4,7 +4,7 @@
 
 use crate::{
     clock::Millis,
-    entry::{End, Entry, EntryError, Kind, Parent, each_entry},
+    entry::{End, Entry, EntryError, Kind, each_entry},
     fold::{IllegalEntry, RunState},
     head::{HeadInfo, HowEnded, Started},
     id::{Generation, Seq},
@@ -172,7 +172,7 @@ impl Folded {
         self.state.apply(entry)?;
         match &entry.kind {
             Kind::RunStarted(started) => {
-                self.owner = started.parent.as_ref().map_or(0, Parent::id);
+                self.owner = started.parent.as_ref().map_or(0, |parent| parent.owner(started.seed));
                 self.started = Some(Started {
                     workflow: (&*started.workflow).into(),
                     module: (&*started.module).into(),

@@ -25,6 +25,8 @@ fn frames(kinds: impl IntoIterator<Item = Kind<'static>>) -> (u32, Bytes) {
     (count, frames.freeze())
 }
 
+const SEED: u128 = 3;
+
 fn started() -> Kind<'static> {
     Kind::RunStarted(RunStarted {
         workflow: "w".into(),
@@ -33,7 +35,7 @@ fn started() -> Kind<'static> {
         args: b"\x00\x90"[..].into(),
         digest: 1,
         build: "0".into(),
-        seed: 3,
+        seed: SEED,
         born: 5,
         parent: Some(parent()),
         undos: Vec::new(),
@@ -90,7 +92,7 @@ fn whole() -> Dump {
     let published = Published { generation: Generation(1), len: Seq(4), value: Bytes::from_static(b"\x00\x02") };
     Dump {
         record: RunRecord { head, aside: None, wait: None, version: 3 },
-        owner: parent().id(),
+        owner: parent().owner(SEED),
         logs,
         rows: vec![(3, Message::Signal(mail).row())],
         taken: vec![1, 2],

@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{CancelWait, Core, Fresh, FreshChild, Restart, Stop, Takes};
 use crate::{
     contract::{EffectMeta, Site, WorkflowMeta},
     entry::{Question, Undo},
     failure::shortened,
+    fold::What,
     id::{RUN_ID_BYTES_MAX, RunId, RunIdError, StepNo},
     script::Command,
     value::{Args, Value, ValueError},
@@ -102,7 +103,8 @@ impl Core {
         let what = || format!("the arguments of workflow {}", meta.name);
         let (args, digest) = self.recordable_args(what, args, site)?;
         let path = self.path(name);
-        let run = match id {
+        let given = id.is_some();
+        let mut run = match id {
             None => self.child_id(meta.name, &path.to_string()),
             Some(Ok(run)) => run,
             Some(Err(e)) => {
@@ -113,17 +115,26 @@ impl Core {
         };
         let step = self.new_slot(None, None);
         self.unawait(step);
-        let command = Command::Child { path: &path, run: run.as_str(), workflow: meta.name, digest, detached };
+        let command = Command::Child { path: &path, run: run.as_str(), given, workflow: meta.name, digest, detached };
         if self.command(&command, Some(site)) {
             let (site, run) = (site.id, run.clone());
             self.fresh.push(Fresh::Child(Box::new(FreshChild { path, site, meta, args, digest, run, detached })));
+        } else if let Some(What::Child { run: recorded, .. }) = self.state.steps.get(&step).map(|step| &step.what)
+            && let Ok(recorded) = RunId::new(&**recorded)
+        {
+            // Made in another store, perhaps, whose ids are others.
+            run = recorded;
         }
         self.goes_on().then_some((step, run))
     }
 
-    /// The id of a child that was given none: readable, and no other step's.
+    /// The id of a child that was given none: readable, and no other step's, also if this run's id was another one's that was removed.
     fn child_id(&self, workflow: &str, path: &str) -> RunId {
-        let unique = format!("{:016x}", xxh3_64(format!("{}/{path}", self.key_prefix).as_bytes()));
+        let place = format!("{}/{path}", self.key_prefix);
+        let mut hash = Xxh3::new();
+        hash.update(&self.seed.to_le_bytes());
+        hash.update(place.as_bytes());
+        let unique = format!("{:016x}", hash.digest());
         let room = RUN_ID_BYTES_MAX - unique.len() - 2;
         let mut workflow = workflow.to_owned();
         truncate(&mut workflow, 64);

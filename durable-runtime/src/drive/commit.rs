@@ -57,7 +57,7 @@ impl Life {
             }
             Fresh::Child(child) => self.commit_child(*child),
             Fresh::Message { path, site, to, signal, value, digest } => {
-                let id = Mail::sent_id(&self.setting.key_prefix, &path.to_string());
+                let id = Mail::sent_id(&self.setting.key_prefix, self.core().seed, &path.to_string());
                 let (name, bytes, sent_at) = (signal.to_string(), value.as_bytes().clone(), self.now.wall);
                 let kind = Kind::MessageSent {
                     path,
@@ -149,6 +149,7 @@ impl Life {
             return false;
         }
         let at = self.state().last_at;
+        let seed = self.derived_seed(&at_path);
         let first = RunStarted {
             workflow: meta.name.into(),
             module: meta.module.into(),
@@ -156,7 +157,7 @@ impl Life {
             args: (&**args.value().as_bytes()).into(),
             digest,
             build: env!("CARGO_PKG_VERSION").into(),
-            seed: self.derived_seed(&at_path),
+            seed,
             born: at,
             parent: Some(parent.clone()),
             undos: Vec::new(),
@@ -171,7 +172,7 @@ impl Life {
             step,
             end: ChildEnd::IdTaken,
         };
-        self.log.act(Act::Create { run, count: 1, frames, head, owner: parent.id(), taken: taken.row() });
+        self.log.act(Act::Create { run, count: 1, frames, head, owner: parent.owner(seed), taken: taken.row() });
         true
     }
 

@@ -101,7 +101,8 @@ impl Runtime {
     }
 
     /// Removes a run that has ended, with its logs, its mailbox and what it published. Its id is free then, as if it had never been
-    /// used: whoever starts it again, or sends it something, begins anew.
+    /// used: whoever starts it again, or sends it something, begins anew, with children and messages of its own. Only the keys that the
+    /// engine makes are made of the run's id: a provider that still knows one answers as it did to the run that was removed.
     ///
     /// # Errors
     ///

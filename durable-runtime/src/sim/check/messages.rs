@@ -197,9 +197,13 @@ pub(super) fn check_sent(world: &World, histories: &[History], _over: bool, bad:
     for history in histories {
         for (n, log) in history.logs.iter().enumerate() {
             let prefix = world.key_prefix(history.run, history.generation(n));
+            let mut seed = 0;
             for entry in log.stored.entries() {
+                if let Kind::RunStarted(started) = &entry.kind {
+                    seed = started.seed;
+                }
                 if let Kind::MessageSent { path, to, value, .. } = &entry.kind {
-                    let id = Mail::sent_id(&prefix, &path.to_string());
+                    let id = Mail::sent_id(&prefix, seed, &path.to_string());
                     let to = world.ids.iter().position(|id| id.as_str() == to).unwrap_or(usize::MAX);
                     if sent.insert((to, id), value.to_vec()).is_some() {
                         bad.push(format!("two messages to run {to} have one id"));
