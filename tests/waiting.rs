@@ -37,5 +37,7 @@ mod signals;
 mod stands;
 #[path = "waiting/undo.rs"]
 mod undo;
+#[path = "waiting/unreadable.rs"]
+mod unreadable;
 #[path = "waiting/who_answers.rs"]
 mod who_answers;

@@ -10,6 +10,7 @@ use crate::{
     head::ParkedInfo,
     id::Seq,
     script::place,
+    store::StoreError,
 };
 
 /// How often a run's replay may kill the process before the run is set aside.
@@ -32,7 +33,14 @@ impl ParkedInfo {
                     false => "put the old code back, or guard the change with durable::version; then open the store again".to_owned(),
                 },
             ),
-            Stop::Store(e) => (Code::LogDamaged, format!("its log cannot be read: {e}"), RESTORE.to_owned()),
+            Stop::Store(e @ StoreError::Damaged { .. }) => {
+                (Code::LogDamaged, format!("its log cannot be read: {e}"), RESTORE.to_owned())
+            }
+            Stop::Store(e) => (
+                Code::StorageFailed,
+                format!("its log cannot be read: {e}"),
+                "see to the store's medium; then call retry, or open the store again".to_owned(),
+            ),
             Stop::Entry(seq, e) => (Code::LogDamaged, format!("its log is damaged at seq {seq}: {e}"), RESTORE.to_owned()),
             Stop::Illegal(e) => (Code::LogDamaged, format!("its log is no legal history: {e}"), RESTORE.to_owned()),
             Stop::Undecodable { step, site, error } => (

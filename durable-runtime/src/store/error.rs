@@ -79,6 +79,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether it may be over by itself, so that asking again is of use.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, StoreError::Refused { .. } | StoreError::Unknown { .. } | StoreError::Io { .. })
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

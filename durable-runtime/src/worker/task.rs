@@ -35,6 +35,8 @@ use crate::{
 const TURNS_AT_ONCE: usize = 64;
 /// Bytes of a log that are read at a time on replay.
 const READ_BYTES: usize = 256 * 1024;
+/// How often a log is tried that the store cannot read for now, before the run is parked.
+const READS_MAX: u32 = 10;
 /// Longest time of a reconcile function whose effect has no timeout.
 const RECONCILE_TIME: Duration = Duration::from_secs(5 * 60);
 
@@ -296,34 +298,10 @@ impl RunTask {
             after_crash: beginning == Beginning::AfterCrash,
             again: !fresh,
         };
-        let elapsing = std::mem::take(&mut self.elapsing);
         let with_code = beginning != Beginning::WithoutCode;
-        let replay = self.shared.replays.acquire().await.ok();
-        let shared = self.shared.clone();
-        let inherited = self.bodies.iter().filter(|((generation, ..), _)| *generation == self.generation);
-        let inherited = inherited.map(|((_, step, attempt), body)| ((*step, *attempt), body.slot)).collect();
-        // A new run's first poll is in there as well, and what it logs belongs to the run.
-        let span = tracing::Span::current();
-        let replay_it = move || span.in_scope(|| replay_blocking(&shared, setting, with_code, inherited, &elapsing));
-        let replayed = self.shared.tokio.spawn_blocking(replay_it).await;
-        drop((replay, marked, alone));
-        let (opened, mut life) = match replayed {
-            Ok(Ok(replayed)) => replayed,
-            Ok(Err(e)) => {
-                let stop = Stop::Store(e);
-                return Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall())));
-            }
-            Err(e) => {
-                return Err(match e.try_into_panic() {
-                    Ok(payload) => {
-                        let stop = Stop::Panicked { message: panic_text(payload), after: None };
-                        Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))
-                    }
-                    // The tokio runtime is shutting down.
-                    Err(_) => Fate::Gone,
-                });
-            }
-        };
+        let replayed = self.replay(setting, with_code).await;
+        drop((marked, alone));
+        let (opened, mut life) = replayed?;
         for ((step, attempt), with_slot) in &life.adopted {
             if let Some(body) = self.bodies.get_mut(&(self.generation, *step, *attempt)) {
                 // Its life may have given it back already.
@@ -346,19 +324,62 @@ impl RunTask {
         }
     }
 
+    /// Replays the log; a store that cannot read for now is asked again, for a while.
+    async fn replay(&mut self, mut setting: Setting, with_code: bool) -> Result<(Opened, Life), Fate> {
+        let elapsing: Arc<[_]> = std::mem::take(&mut self.elapsing).into();
+        let inherited = self.bodies.iter().filter(|((generation, ..), _)| *generation == self.generation);
+        let inherited: BTreeMap<_, _> =
+            inherited.map(|((_, step, attempt), body)| ((*step, *attempt), body.slot)).collect();
+        let parked = |stop: &Stop| Fate::Parked(ParkedInfo::of(stop, self.shared.clock.wall()));
+        for left in (0..READS_MAX).rev() {
+            let permit = self.shared.replays.acquire().await.ok();
+            let (shared, setting_now, inherited, elapsing) =
+                (self.shared.clone(), setting.clone(), inherited.clone(), elapsing.clone());
+            // A new run's first poll is in there as well, and what it logs belongs to the run.
+            let span = tracing::Span::current();
+            let replay_it =
+                move || span.in_scope(|| replay_blocking(&shared, setting_now, with_code, inherited, &elapsing));
+            let replayed = self.shared.tokio.spawn_blocking(replay_it).await;
+            drop(permit);
+            let failed = match replayed {
+                Ok(Ok((Opened::Stopped(Stop::Store(e)), _)) | Err(e)) => e,
+                Ok(Ok(replayed)) => return Ok(replayed),
+                Err(e) => {
+                    return Err(match e.try_into_panic() {
+                        Ok(payload) => parked(&Stop::Panicked { message: panic_text(payload), after: None }),
+                        // The tokio runtime is shutting down.
+                        Err(_) => Fate::Gone,
+                    });
+                }
+            };
+            if left == 0 || !failed.may_pass() {
+                return Err(parked(&Stop::Store(failed)));
+            }
+            tracing::warn!("cannot read the run's log, and tries again: {failed}");
+            self.again_later().await?;
+            setting.again = true;
+        }
+        unreachable!("the last try returns");
+    }
+
+    /// Waits before the store is asked again.
+    async fn again_later(&self) -> Result<(), Fate> {
+        let mut closing = self.shared.closing.subscribe();
+        tokio::select! {
+            () = self.shared.clock.sleep(STORE_AGAIN) => Ok(()),
+            _ = closing.wait_for(|closing| *closing) => Err(Fate::Closing),
+        }
+    }
+
     /// Claims the run; a store that refuses for now is asked again, so that no run is forgotten.
     async fn claim(&self) -> Result<Epoch, Fate> {
-        let mut closing = self.shared.closing.subscribe();
         loop {
             let (run, aside) = (self.cell.id.clone(), self.aside.bytes());
             match self.shared.write(Write::Claim { run, aside }).await {
                 Ok(Written::Claimed(epoch)) => return Ok(epoch),
-                Err(e @ (StoreError::Refused { .. } | StoreError::Unknown { .. } | StoreError::Io { .. })) => {
+                Err(e) if e.may_pass() => {
                     tracing::warn!("cannot claim the run, and tries again: {e}");
-                    tokio::select! {
-                        () = self.shared.clock.sleep(STORE_AGAIN) => {}
-                        _ = closing.wait_for(|closing| *closing) => return Err(Fate::Closing),
-                    }
+                    self.again_later().await?;
                 }
                 Ok(_) | Err(_) => return Err(Fate::Gone),
             }
