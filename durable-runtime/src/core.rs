@@ -173,6 +173,11 @@ pub(crate) enum Stop {
     Unrecordable {
         reason: String,
     },
+    /// What the code asks is longer than an entry may be.
+    EntryUnrecordable {
+        reason: String,
+        after: Option<&'static Site>,
+    },
     /// A value that is to be sent, published, asked about or handed on cannot be recorded.
     ValueUnrecordable {
         what: String,

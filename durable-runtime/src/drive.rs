@@ -330,7 +330,8 @@ impl Life {
         // The log first: an entry that cannot be written must not be folded.
         let seq = self.state().len;
         if let Err(e) = self.log.append(&entry) {
-            self.halt(Stop::Unrecordable { reason: format!("the entry for seq {seq} cannot be written: {e}") });
+            let after = self.core().last_site;
+            self.halt(Stop::EntryUnrecordable { reason: format!("the entry for seq {seq}: {e}"), after });
             return false;
         }
         match self.core_mut().state.apply(&entry) {

@@ -59,6 +59,11 @@ impl ParkedInfo {
                 format!("the workflow returned, but {reason}"),
                 format!("return a value that can be recorded; then {RETRY_WITH_CODE}"),
             ),
+            Stop::EntryUnrecordable { reason, after } => (
+                Code::ValueNotRecordable,
+                format!("what the workflow has asked cannot be recorded, {}: {reason}", after_step(*after)),
+                format!("give shorter names and values; then {RETRY_WITH_CODE}"),
+            ),
             Stop::ValueUnrecordable { what, site, reason } => (
                 Code::ValueNotRecordable,
                 format!("{what} cannot be recorded{}: {reason}", at(Some(*site))),

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use durable::{
-    Code,
+    Code, Status,
     store::{Done, Store, Write, memory::MemoryStore},
 };
 use serde_json::json;
 
 use crate::{
-    bench::{BOTH, Bench, act, in_time, refused, until},
+    bench::{BOTH, Backend, Bench, act, in_time, refused, until},
     pass_on::pass_on,
 };
 
@@ -115,4 +115,46 @@ async fn nobody_sees_what_is_not_durable() {
     in_time("the sender", send).await.unwrap().unwrap();
     assert_eq!(in_time("the reader", looks).await.unwrap().unwrap(), Some(2));
     assert_eq!(in_time("the reader", reads).await.unwrap().unwrap().len(), 1);
+}
+
+/// Says something under a name of so many letters, after something else.
+#[durable::workflow]
+async fn says(how: String, letters: usize) -> durable::Result<()> {
+    act("before").await?;
+    let name = "x".repeat(letters);
+    match how.as_str() {
+        "send" => durable::send("listener", name, &1).await,
+        "publish" => durable::publish(name, &1).await,
+        "signal" => durable::signal(name).await,
+        "drain" => durable::signals::<()>(name).await.clear(),
+        "ask" => drop(durable::ask::<()>(name).await),
+        _ => drop(act("named").named(name).await?),
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_nobody_could_say_from_outside_is_refused_and_nothing_is_said() {
+    let bench = Bench::forgetful(Backend::Memory).await;
+    bench.runtime.start("listener", listens()).await.unwrap();
+    let most = durable::VALUE_BYTES_MAX;
+    let ways =
+        [("send", most), ("publish", most), ("signal", most), ("drain", most), ("ask", most), ("named", 1 << 26)];
+    for (how, most) in ways {
+        let run = bench.runtime.start(how, says(how.into(), most + 1)).await.unwrap();
+        let Status::Parked(parked) = bench.until(how, "parked").await else { panic!("it is parked") };
+        assert_eq!(parked.code, Code::ValueNotRecordable, "{how}");
+        assert!(parked.why.contains("bytes, more than") && !parked.why.contains("returned"), "{parked:?}");
+        assert_eq!(bench.names(how).await.last(), Some(&"effect.result"), "{how}");
+        assert_eq!(run.published::<u64>(&"x".repeat(most + 1)).await.unwrap(), None);
+    }
+    assert!(bench.run("listener").await.messages().await.unwrap().is_empty());
+    let run = bench.runtime.start("just", says("send".into(), most)).await.unwrap();
+    in_time("it", run.output()).await.unwrap();
+    assert_eq!(bench.run("listener").await.messages().await.unwrap().len(), 1);
+}
+
+#[durable::workflow]
+async fn listens() -> durable::Result<()> {
+    Ok(durable::signal("never").await)
 }

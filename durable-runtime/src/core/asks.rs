@@ -52,6 +52,7 @@ impl Core {
             return None;
         }
         self.last_site = Some(site);
+        self.short("the name of a signal", [&*signal], site)?;
         let path = self.path(name);
         let step = self.new_slot(None, Some(takes));
         if self.command(&Command::Signal { path: &path, signal: &signal, drain }, Some(site)) {
@@ -67,6 +68,7 @@ impl Core {
         }
         self.last_site = Some(site);
         let AskQuestion { name, title, about, by, within, takes } = ask;
+        self.short("the text of a question, and who may answer it,", std::iter::once(&title).chain(&by), site)?;
         let about = match about {
             Some(about) => Some(self.recordable(|| format!("what question {title:?} is about"), about, site)?),
             None => None,
@@ -159,6 +161,9 @@ impl Core {
             return false;
         }
         self.last_site = Some(site);
+        if self.short("the name of a signal", [&*signal], site).is_none() {
+            return false;
+        }
         let Some(value) = self.recordable(|| format!("the value of signal {signal}"), value, site) else {
             return false;
         };
@@ -191,6 +196,9 @@ impl Core {
             return false;
         }
         self.last_site = Some(site);
+        if self.short("the name of a published value", [&*name], site).is_none() {
+            return false;
+        }
         let Some(value) = self.recordable(|| format!("the value published as {name}"), value, site) else {
             return false;
         };
@@ -249,6 +257,22 @@ impl Core {
         if let Some((args, digest)) = self.recordable_args(what, args, site) {
             self.restart = Some(Box::new(Restart { meta, args, digest }));
         }
+    }
+
+    /// Stops the run if texts are longer than a value may be.
+    fn short<T: AsRef<str>>(
+        &mut self,
+        what: &str,
+        texts: impl IntoIterator<Item = T>,
+        site: &'static Site,
+    ) -> Option<()> {
+        let bytes: usize = texts.into_iter().map(|text| text.as_ref().len()).sum();
+        if bytes <= self.value_bytes_max {
+            return Some(());
+        }
+        let reason = format!("it has {bytes} bytes, more than the limit of {}", self.value_bytes_max);
+        self.halt(Stop::ValueUnrecordable { what: what.to_owned(), site, reason });
+        None
     }
 
     fn recordable_args(

@@ -30,30 +30,36 @@ impl Life {
                     Until::After(wait) => (self.wall_after(wait), false),
                     Until::At(deadline) => (deadline, true),
                 };
-                let appended = self.append(Kind::TimerSet { path, site, deadline, absolute });
+                if !self.append(Kind::TimerSet { path, site, deadline, absolute }) {
+                    return false;
+                }
                 self.arm_timer(step, deadline, absolute);
-                appended
+                true
             }
             Fresh::Version { path, site, version } => self.append(Kind::VersionChosen { path, site, version }),
             Fresh::Signal { path, site, signal, drain } => {
                 let (step, name) = (self.state().next_step, signal.to_string());
-                let appended = self.append(Kind::SignalAwaited { path, site, signal, drain });
+                if !self.append(Kind::SignalAwaited { path, site, signal, drain }) {
+                    return false;
+                }
                 self.mailbox.wait(&name, step);
                 if drain {
                     self.mailbox.drain(step);
                 }
-                appended
+                true
             }
             Fresh::Question { path, site, mut question, within } => {
                 let step = self.state().next_step;
                 question.deadline = within.map(|within| self.wall_after(within));
                 let deadline = question.deadline;
-                let appended = self.append(Kind::QuestionAsked { path, site, question: *question });
+                if !self.append(Kind::QuestionAsked { path, site, question: *question }) {
+                    return false;
+                }
                 self.mailbox.questions.insert(step);
                 if let Some(deadline) = deadline {
                     self.arm_timer(step, deadline, false);
                 }
-                appended
+                true
             }
             Fresh::Child(child) => self.commit_child(*child),
             Fresh::Message { path, site, to, signal, value, digest } => {
@@ -67,29 +73,35 @@ impl Life {
                     value: bytes.to_vec().into(),
                     digest,
                 };
-                let appended = self.append(kind);
+                if !self.append(kind) {
+                    return false;
+                }
                 let row = Message::Signal(Mail { id, name, value: bytes, sent_at }).row();
                 self.log.act(Act::Put { to, row });
-                appended
+                true
             }
             Fresh::Publish { path, site, name, value, digest } => {
                 let (published, bytes) = (name.as_ref().into(), value.as_bytes().clone());
                 let value = bytes.to_vec().into();
-                let appended = self.append(Kind::ValuePublished { path, site, name, value, digest });
+                if !self.append(Kind::ValuePublished { path, site, name, value, digest }) {
+                    return false;
+                }
                 self.log.act(Act::Publish { name: published, value: bytes });
-                appended
+                true
             }
             Fresh::Undo { path, site, undo } => self.append(Kind::UndoAdded { path, site, undo: *undo }),
             Fresh::Closed { step } => {
                 let was = self.state().steps.get(&step).cloned();
-                let appended = self.append(Kind::StepClosed { step });
+                if !self.append(Kind::StepClosed { step }) {
+                    return false;
+                }
                 if let Some(was) = was {
                     if was.is_attached_child() {
                         self.cancel_child(step, &was, "its parent does not wait for it any more");
                     }
                     self.closed(step, &was);
                 }
-                appended
+                true
             }
         }
     }
