@@ -128,6 +128,7 @@ fn what_was_changed_is_refused_and_nothing_is_written() {
         refused("", "empty");
         refused("{}\n", "no exported run");
         refused("not json\n", "no exported run");
+        refused(&"\0".repeat(1 << 16), "no exported run");
         refused(&with(&|lines| drop(lines.pop())), "cut off");
         refused(&with(&|lines| drop(lines.remove(3))), "cut off");
         refused(&with(&|lines| lines.swap(2, 3)), "checksum");
@@ -207,6 +208,13 @@ fn an_import_makes_the_store_where_there_is_none() {
         assert_eq!(shown["outcome"], json!({ "Ok": 120 }));
         run(crate::bench::command(&place).arg("doctor")).ok();
     }
+}
+
+#[test]
+fn what_has_no_lines_is_not_read_to_its_end() {
+    let other = Bench::new(async |_| {});
+    let said = other.durable(["import", "/dev/zero"]).exits(2);
+    assert!(said.err.contains("no exported run"), "{said:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, BufWriter, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::Path,
 };
 
@@ -15,6 +15,9 @@ use crate::{
     screen::Screen,
     text::clean,
 };
+
+/// Longer than any line of an export: an entry of the longest kind, as bytes and in words.
+const LINE_BYTES_MAX: u64 = 1 << 29;
 
 pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<&Path>) -> Result<Exit, Failed> {
     let mut client = Client::open(screen, store)?;
@@ -60,14 +63,18 @@ fn written(out: &mut impl Write, answer: Answer) -> Result<(), Failed> {
 
 pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: bool) -> Result<Exit, Failed> {
     let named = |error: io::Error| Failed::usage(format!("cannot read {}: {error}", path.display()));
-    let from: Box<dyn BufRead> = match path == Path::new("-") {
+    let mut from: Box<dyn BufRead> = match path == Path::new("-") {
         true => Box::new(io::stdin().lock()),
         false => Box::new(BufReader::new(File::open(path).map_err(named)?)),
     };
     // Read whole, and found whole, before the store is touched.
+    if from.fill_buf().map_err(named)?.first().is_some_and(|first| *first != b'{') {
+        // It may have no end, nor any line.
+        return Err(Failed::usage("this is no exported run: it does not begin with a JSON object"));
+    }
     let mut reader = Reader::new();
-    for line in from.lines() {
-        reader.take(&line.map_err(named)?).map_err(|error| Failed::usage(error.to_string()))?;
+    while let Some(line) = line(&mut from).map_err(named)? {
+        reader.take(&line).map_err(|error| Failed::usage(error.to_string()))?;
     }
     let exported = reader.finish().map_err(|error| Failed::usage(error.to_string()))?;
     let client = Client::open_or_make(screen, store)?;
@@ -78,4 +85,21 @@ pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: boo
     let run = exported.run.as_str();
     screen.said(&json!({ "run": run, "imported": true }), format!("run {} is in the store", clean(run)))?;
     Ok(Exit::Done)
+}
+
+/// The next line, without its end. A file that has none is not read whole to find that out.
+fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    from.take(LINE_BYTES_MAX).read_line(&mut line)?;
+    if line.len() as u64 == LINE_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "a line has {LINE_BYTES_MAX} bytes or more, and none of an exported run has"
+        )));
+    }
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let end = line.trim_end_matches(['\r', '\n']).len();
+    line.truncate(end);
+    Ok(Some(line))
 }
