@@ -5,100 +5,33 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
-#[path = "../tests/common/counting.rs"]
-mod counting;
+mod measure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
-    fmt::Display,
-    fs::{self, OpenOptions},
-    io::Write,
     path::Path,
-    process::Command,
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use counting::{Counting, replayed};
 use durable::{
     Durability, Runtime, TestClock,
     store::sled::{SledOptions, SledStore},
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
+use measure::{
+    counting::{Counting, replayed},
+    micros, part, raw, sorted, tell,
+    waiters::{DAY, Memory, awaits, bodies, reopen, start, start_all},
 };
+use serde::{Deserialize, Serialize};
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many runs are woken one after the other.
 const WAKES: usize = 200;
 /// How long nothing is done.
 const IDLE: Duration = Duration::from_secs(5);
-/// How many runs are started at a time.
-const AT_ONCE: usize = 1_000;
 /// What 100,000 waiting runs may cost.
 const BYTES_MAX: f64 = 100e6;
-
-/// When the body of each effect began, and its argument.
-static BEGUN: Mutex<Vec<(u64, Instant)>> = Mutex::new(Vec::new());
-static MORE: Notify = Notify::const_new();
-
-/// Waits until so many bodies have begun, and takes them.
-async fn bodies(count: usize) -> Result<Vec<(u64, Instant)>> {
-    loop {
-        let more = MORE.notified();
-        if let Ok(mut begun) = BEGUN.lock()
-            && begun.len() >= count
-        {
-            return Ok(std::mem::take(&mut *begun));
-        }
-        more.await;
-    }
-}
-
-#[durable::effect(read_only)]
-async fn look(n: u64) {
-    note(n);
-}
-
-#[durable::effect(idempotent)]
-async fn act(n: u64) {
-    note(n);
-}
-
-fn note(n: u64) {
-    if let Ok(mut begun) = BEGUN.lock() {
-        begun.push((n, Instant::now()));
-    }
-    MORE.notify_one();
-}
-
-/// Waits for a signal that says which effect to call.
-#[durable::workflow]
-async fn awaits(n: u64) {
-    match durable::signal::<bool>("go").await {
-        true => act(n).await,
-        false => look(n).await,
-    }
-}
-
-/// Waits for a day.
-#[durable::workflow]
-async fn sleeps(n: u64) {
-    durable::sleep(DAY).await;
-    look(n).await;
-}
-
-/// What a process that holds a store measures.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Memory {
-    bytes: u64,
-    bytes_at_most: u64,
-    seconds: f64,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Wakes {
@@ -139,19 +72,6 @@ fn main() -> Result<()> {
             report(sizes["--runs"], sizes["--timers"])
         }
     }
-}
-
-fn tell(measured: &impl Serialize) -> Result<()> {
-    println!("{}", serde_json::to_string(measured)?);
-    Ok(())
-}
-
-/// Has a part measured by a process of its own.
-fn part<T: DeserializeOwned>(args: &[&dyn Display]) -> Result<T> {
-    let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-    let out = Command::new(env::current_exe()?).arg("part").args(&args).output()?;
-    ensure!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).with_context(|| format!("{args:?}: {}", String::from_utf8_lossy(&out.stdout)))
 }
 
 /// Measures all of it, and prints the table.
@@ -202,66 +122,6 @@ fn report(runs: usize, timers: usize) -> Result<()> {
     Ok(())
 }
 
-/// Resident memory, now and at most.
-fn resident() -> Result<(u64, u64)> {
-    let status = fs::read_to_string("/proc/self/status").context("this bench reads /proc")?;
-    let field = |name: &str| -> Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
-    };
-    Ok((field("VmRSS:")?, field("VmHWM:")?))
-}
-
-fn memory(since: Instant) -> Result<Memory> {
-    let (bytes, bytes_at_most) = resident()?;
-    Ok(Memory { bytes, bytes_at_most, seconds: since.elapsed().as_secs_f64() })
-}
-
-async fn start_all(runtime: &Runtime, what: &str, runs: usize) -> Result<()> {
-    let (mut starts, permits) = (JoinSet::new(), std::sync::Arc::new(Semaphore::new(AT_ONCE)));
-    for n in 0..runs as u64 {
-        let permit = permits.clone().acquire_owned().await?;
-        let (runtime, what) = (runtime.clone(), what.to_owned());
-        starts.spawn(async move {
-            let _permit = permit;
-            match what.as_str() {
-                "signal" => runtime.start(format!("run-{n}"), awaits(n)).await.map(drop),
-                _ => runtime.start(format!("run-{n}"), sleeps(n)).await.map(drop),
-            }
-        });
-        while let Some(started) = starts.try_join_next() {
-            started??;
-        }
-    }
-    while let Some(started) = starts.join_next().await {
-        started??;
-    }
-    Ok(())
-}
-
-#[tokio::main]
-async fn start(what: &str, dir: &Path, runs: usize) -> Result<Memory> {
-    let store = Counting::new(SledStore::open(dir, SledOptions::new())?);
-    // What a list would keep is no part of it.
-    store.keep_no_list();
-    let runtime = Runtime::builder().open_store(store.clone()).await?;
-    let began = Instant::now();
-    start_all(&runtime, what, runs).await?;
-    store.have_gone_to_wait(runs).await;
-    let memory = memory(began)?;
-    runtime.shutdown(Duration::ZERO).await?;
-    Ok(memory)
-}
-
-#[tokio::main]
-async fn reopen(dir: &Path) -> Result<Memory> {
-    let began = Instant::now();
-    let runtime = Runtime::builder().open(dir).await?;
-    let memory = memory(began)?;
-    runtime.shutdown(Duration::ZERO).await?;
-    Ok(memory)
-}
-
 #[tokio::main]
 async fn wakes(dir: &Path, runs: usize) -> Result<Wakes> {
     let store = Counting::new(SledStore::open(dir, SledOptions::new())?);
@@ -294,7 +154,7 @@ async fn wakes(dir: &Path, runs: usize) -> Result<Wakes> {
     let [looks, acts] = times.map(sorted);
     Ok(Wakes {
         durability: name(durability),
-        sync: raw_sync(dir)?,
+        sync: raw::sync_micros(dir.parent().unwrap_or(dir), 4096, WAKES)?,
         look: micros(looks[looks.len() / 2]),
         act: micros(acts[acts.len() / 2]),
         act_slowest: micros(acts[acts.len() - 1]),
@@ -306,20 +166,6 @@ async fn wakes(dir: &Path, runs: usize) -> Result<Wakes> {
 
 fn name(durability: Durability) -> String {
     durability.to_string()
-}
-
-/// The median of what the disk alone takes.
-fn raw_sync(dir: &Path) -> Result<f64> {
-    let mut file = OpenOptions::new().create(true).append(true).open(dir.with_extension("raw"))?;
-    let mut times = Vec::new();
-    for _ in 0..WAKES {
-        let began = Instant::now();
-        file.write_all(&[7; 4096])?;
-        file.sync_data()?;
-        times.push(began.elapsed());
-    }
-    let times = sorted(times);
-    Ok(micros(times[times.len() / 2]))
 }
 
 #[tokio::main]
@@ -339,13 +185,4 @@ async fn due(dir: &Path, timers: usize) -> Result<Due> {
     let times = sorted(bodies.iter().map(|(_, at)| at.saturating_duration_since(instant)).collect());
     let ms = |at: usize| micros(times[at]) / 1e3;
     Ok(Due { first: ms(0), half: ms(timers / 2), last: ms(timers - 1) })
-}
-
-fn sorted(mut times: Vec<Duration>) -> Vec<Duration> {
-    times.sort();
-    times
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }

@@ -39,6 +39,7 @@ mod tests;
 
 pub use compact::{Compacted, Keep};
 use medium::Medium;
+pub use writer::Counts;
 use writer::Shared;
 
 /// The largest write the store takes, in bytes of entries, rows, head and aside together: 64 MiB. Only
@@ -213,6 +214,11 @@ impl SledStore {
         let store = path.as_ref();
         let (options, progress) = (&options, &mut progress);
         compact::Compaction { store, options, keep, progress, between: &mut || {} }.run(free_space(store.to_path_buf()))
+    }
+
+    /// What was written since the store was opened.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
     }
 
     fn open_with(

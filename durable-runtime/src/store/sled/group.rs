@@ -16,6 +16,7 @@ use crate::{
         sled::{
             keys::{self, CHUNK_BYTES, Class, Entry, Meta, State},
             medium::Medium,
+            writer::Counts,
         },
     },
 };
@@ -54,6 +55,8 @@ pub(super) struct Group<'a> {
     tails: HashMap<u64, Tail>,
     /// Why nothing may be written, if the disk is full.
     full: Option<Arc<str>>,
+    /// Records that were begun, and what they hold.
+    pub(super) counts: Counts,
 }
 
 /// The new value of a key; `None` removes it.
@@ -79,8 +82,8 @@ struct Entries {
 impl<'a> Group<'a> {
     /// `full`: why writes must be refused that change what is on disk.
     pub(super) fn new(medium: &'a Medium, meta: Meta, claims: &'a mut Claims, full: Option<Arc<str>>) -> Group<'a> {
-        let (values, undo) = (BTreeMap::new(), Vec::new());
-        Group { medium, claims, meta, values, undo, found: HashMap::new(), tails: HashMap::new(), full }
+        let (values, undo, counts) = (BTreeMap::new(), Vec::new(), Counts::default());
+        Group { medium, claims, meta, values, undo, found: HashMap::new(), tails: HashMap::new(), full, counts }
     }
 
     /// Takes a write into the group, or none of it if it fails. `staged`: the number under which what a dump
@@ -206,6 +209,7 @@ impl<'a> Group<'a> {
     /// sled about as much as a kilobyte does. This cannot be undone.
     fn lengthen(&mut self, entries: &Entries) {
         let Entries { number, generation, at, count, ref frames } = *entries;
+        self.counts.entry_bytes += frames.len() as u64;
         if let Some(tail) = self.tails.get_mut(&number) {
             let follows = tail.generation == generation && tail.first.plus(u64::from(tail.count)) == at;
             let fits = tail.frames.len() + frames.len() + size_of::<u32>() <= CHUNK_BYTES;
@@ -218,6 +222,7 @@ impl<'a> Group<'a> {
                 return;
             }
         }
+        self.counts.records += 1;
         let fresh = Tail { generation, first: at, count, frames: frames.to_vec() };
         if let Some(full) = self.tails.insert(number, fresh) {
             self.write_tail(number, &full);

@@ -5,7 +5,10 @@ use std::{
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -40,6 +43,21 @@ pub(super) struct Shared {
     work: Condvar,
     /// Woken when the writer has ended.
     end: Condvar,
+    counts: [AtomicU64; 4],
+}
+
+/// What a store has written since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Writes that were submitted and have been judged.
+    pub writes: u64,
+    /// Groups of them that were made durable: the disk was waited for so often.
+    pub commits: u64,
+    /// Records of entries that those groups held.
+    pub records: u64,
+    /// Bytes of the entries in them.
+    pub entry_bytes: u64,
 }
 
 /// Writes on their way to the writer.
@@ -59,7 +77,7 @@ struct Queue {
 impl Shared {
     pub(super) fn new(medium: Medium) -> Shared {
         let (queue, work, end) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Shared { medium: RwLock::new(Some(medium)), queue, work, end }
+        Shared { medium: RwLock::new(Some(medium)), queue, work, end, counts: Default::default() }
     }
 
     /// Queues a write.
@@ -115,6 +133,19 @@ impl Shared {
     /// The lock guards no invariant that a panic could break: each holder does one thing to the queue.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was written so far.
+    pub(super) fn counts(&self) -> Counts {
+        let [writes, commits, records, entry_bytes] = self.counts.each_ref().map(|n| n.load(Ordering::Relaxed));
+        Counts { writes, commits, records, entry_bytes }
+    }
+
+    fn count(&self, more: Counts) {
+        let Counts { writes, commits, records, entry_bytes } = more;
+        for (count, more) in self.counts.iter().zip([writes, commits, records, entry_bytes]) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
     }
 
     /// The database as of the last batch applied.
@@ -236,8 +267,10 @@ impl Writer {
                 false => group.add(write, staged),
             });
         }
+        let written = group.counts;
         let batch = group.into_batch()?;
         self.commit(batch)?;
+        self.shared.count(Counts { writes: results.len() as u64, ..written });
         Ok(results)
     }
 
@@ -304,6 +337,7 @@ impl Writer {
             file.sync_data().map_err(|e| io_error("sync the database of", &self.store, &e))?;
         }
         self.meta = meta;
+        self.shared.count(Counts { commits: 1, ..Counts::default() });
         if let Err(error) = self.high_water.note(meta.commits) {
             // The count is a lower bound, so an old one is still true.
             tracing::warn!(%error, "cannot write {}", self.store.join(HIGH_WATER).display());
