@@ -152,7 +152,8 @@ impl Log {
     /// Acts without entries have no place in the log. So nothing is on its way beside them: they must not be done before the
     /// entries are durable that they were decided on, nor again after the claim was given back.
     pub(crate) fn flush(&mut self) -> Option<(BatchNo, Batch)> {
-        let alone = self.pending.count == 0 || self.sent.iter().any(|(_, batch)| batch.count == 0);
+        // What has acts only is on its way alone.
+        let alone = self.pending.count == 0 || self.sent.front().is_some_and(|(_, batch)| batch.count == 0);
         if alone && !self.sent.is_empty() {
             return None;
         }
@@ -232,16 +233,11 @@ impl Log {
         self.retire(|sent, batch| sent == no || batch.count > 0 && batch.at < durable);
     }
 
-    /// Forgets the batches that are written, and notes whom they concern.
+    /// Forgets the batches that are written, the oldest ones, and notes whom they concern.
     fn retire(&mut self, is_written: impl Fn(BatchNo, &Batch) -> bool) {
-        let nudges = &mut self.nudges;
-        self.sent.retain(|(no, batch)| {
-            let written = is_written(*no, batch);
-            if written {
-                nudges.extend(batch.concerns());
-            }
-            !written
-        });
+        while let Some((_, batch)) = self.sent.pop_front_if(|(no, batch)| is_written(*no, batch)) {
+            self.nudges.extend(batch.concerns());
+        }
     }
 
     /// The runs that batches whose fate is unknown may have put something into, or made.
