@@ -17,13 +17,11 @@ const AT_ONCE: usize = 64;
 /// How long the waiting runs are left alone before memory is read.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What the arguments ask for.
+/// What the arguments ask for; `Load` is W3 until the process is killed, `GoOn` what comes after.
 pub enum Ask {
     W1 { steps: u64 },
     W2 { runs: usize, steps: u64 },
-    /// W3 until it is killed.
     Load { steps: u64 },
-    /// W3 after that.
     GoOn,
     W4 { runs: usize },
     W5 { runs: usize },
@@ -116,4 +114,3 @@ fn resident_mib() -> Outcome<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
 }
-

@@ -79,7 +79,10 @@ async fn main() -> Outcome {
     let start = |run: String, orchestration: &'static str, steps: u64| {
         let client = client.clone();
         async move {
-            client.start_orchestration(&run, orchestration, steps.to_string()).await.map_err(|error| format!("{error:?}"))
+            client
+                .start_orchestration(&run, orchestration, steps.to_string())
+                .await
+                .map_err(|error| format!("{error:?}"))
         }
     };
     match asked(2)? {

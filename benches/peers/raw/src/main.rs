@@ -19,7 +19,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [_, path, seconds] = args.as_slice() else { return Err("bench-raw FILE SECONDS".into()) };
     for (workload, group) in [("raw append", 1), ("raw grouped", 64)] {
         let rate = records_per_second(path, group, Duration::from_secs_f64(seconds.parse()?))?;
-        println!(r#"{{"workload":"{workload}","value":{rate:.0},"unit":"records/s","note":"{group} of {} bytes a sync"}}"#, RECORD.len());
+        println!(
+            r#"{{"workload":"{workload}","value":{rate:.0},"unit":"records/s","note":"{group} of {} bytes a sync"}}"#,
+            RECORD.len()
+        );
     }
     Ok(fs::remove_file(path)?)
 }
