@@ -77,7 +77,7 @@ cargo_install() { nice -n 10 cargo build --quiet --release --locked -j "${JOBS:-
 npm_install() {
   mkdir -p "$PEERS/npm/$name"
   cp "$dir"/package*.json "$PEERS/npm/$name/"
-  npm --prefix "$PEERS/npm/$name" ci --silent --no-audit --no-fund --ignore-scripts
+  npm --prefix "$PEERS/npm/$name" ci --loglevel=error --no-audit --no-fund --ignore-scripts
 }
 pip_install() {
   [[ -x $PEERS/venv/$name/bin/python ]] || python3 -m venv "$PEERS/venv/$name"
@@ -131,11 +131,11 @@ pg_fresh() { # DATABASE
 # Backends tell how often they synced when they end.
 pg_syncs() { # COMMAND..: how often the log is synced meanwhile
   local before after
-  before=$(pg postgres 'select wal_sync from pg_stat_wal')
-  "$@" >/dev/null 2>>"$PEERS/log/$name.log"
-  until_true 10 pg_is_alone
-  after=$(pg postgres 'select wal_sync from pg_stat_wal')
-  echo $((after - before))
+  before=$(pg postgres 'select wal_sync from pg_stat_wal') &&
+    timeout --foreground "$limit" "$@" >/dev/null 2>>"$PEERS/log/$name.log" &&
+    until_true 10 pg_is_alone &&
+    after=$(pg postgres 'select wal_sync from pg_stat_wal') &&
+    echo $((after - before))
 }
 pg_is_alone() { [[ $(pg postgres "select count(*) from pg_stat_activity where backend_type = 'client backend'") == 1 ]]; }
 
@@ -148,8 +148,8 @@ bench() { within "$limit" "${harness[@]}" "$@"; }
 # How often it asks the disk to sync, from its start to its end.
 syncs() {
   timeout --foreground "$limit" strace -f -y -qq -o "$DATA/strace" -e trace=fsync,fdatasync,sync_file_range,write,pwrite64,pwritev \
-    "${harness[@]}" "$@" >/dev/null 2>>"$PEERS/log/$name.log"
-  count_syncs "$DATA/strace"
+    "${harness[@]}" "$@" >/dev/null 2>>"$PEERS/log/$name.log" &&
+    count_syncs "$DATA/strace"
 }
 count_syncs() { grep -cE '^[0-9]+ +(fsync|fdatasync|sync_file_range)\(' "$1" || true; }
 # Comes to the step after so many, and is killed there.

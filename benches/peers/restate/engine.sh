@@ -59,7 +59,7 @@ syncs() {
   spawn /dev/null strace -f -qq -o "$DATA/strace" -e trace=fsync,fdatasync,sync_file_range -p "$server_pid"
   local tracer=$spawned
   until_true 10 traced "$server_pid" || return 1
-  "${harness[@]}" "$@" >/dev/null
+  timeout --foreground "$limit" "${harness[@]}" "$@" >/dev/null || return 1
   kill -TERM "$tracer"
   wait "$tracer" || true
   end "$tracer"
