@@ -73,7 +73,7 @@ locked() { sed -n "/^name = \"$1\"\$/{n;s/version = \"\(.*\)\"/\1/p;q}" "$dir/Ca
 in_package_json() { sed -n "s|.*\"$1\": \"\(.*\)\".*|\1|p" "$dir/package.json"; }
 in_requirements() { sed -n "s/^$1==\([^ ;]*\).*/\1/p" "$dir/requirements.txt"; }
 
-cargo_install() { nice -n 10 cargo build --quiet --release --locked -j "${JOBS:-2}" --manifest-path "$dir/Cargo.toml"; }
+cargo_install() { nice -n 10 cargo build --quiet --release -j "${JOBS:-2}" --manifest-path "$dir/Cargo.toml" "$@"; }
 npm_install() {
   mkdir -p "$PEERS/npm/$name"
   cp "$dir"/package*.json "$PEERS/npm/$name/"
@@ -141,7 +141,7 @@ pg_is_alone() { [[ $(pg postgres "select count(*) from pg_stat_activity where ba
 
 # --- What an engine may replace.
 
-install() { cargo_install; }
+install() { cargo_install --locked; }
 # Begins anew: an empty store, servers that run.
 fresh() { rm -rf "$store" "$store"-*; }
 bench() { within "$limit" "${harness[@]}" "$@"; }

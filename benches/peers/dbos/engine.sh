@@ -2,6 +2,6 @@
 version=$(locked dbos)
 harness=("$BIN/bench-dbos" "$PG/bench_dbos")
 durability="a transaction of PostgreSQL for each step, on disk before the next"
-install() { cargo_install && pg_up; }
+install() { cargo_install --locked && pg_up; }
 fresh() { pg_fresh bench_dbos && "${harness[@]}" w1 1 >/dev/null; }
 syncs() { pg_syncs "${harness[@]}" "$@"; }

@@ -5,7 +5,7 @@ service=("$BIN/bench-restate" serve 127.0.0.1:9080)
 harness=("$BIN/bench-restate" http://127.0.0.1:8080)
 server_pid='' service_pid=''
 
-install() { npm_install && cargo_install; }
+install() { npm_install && cargo_install --locked; }
 start_server() {
   # The package of this machine's architecture is the one that npm has installed.
   local server=("$PEERS/npm/$name/node_modules/@restatedev/restate-server-linux-"*/bin/restate-server)
