@@ -311,6 +311,16 @@ impl<'ast> Visit<'ast> for Types<'_> {
         self.errors.on(ty, format!("`impl Trait` cannot be recorded, for it names no type\n  write the type{like}"));
     }
 
+    fn visit_type_path(&mut self, ty: &'ast syn::TypePath) {
+        match (self.what, without_anyhow(ty)) {
+            ("result", Some(remedy)) => self.errors.on(
+                ty,
+                format!("an error is recorded, and one of `anyhow` cannot be\n  write `{remedy}`: `?` takes anyhow's errors into it"),
+            ),
+            _ => visit::visit_type_path(self, ty),
+        }
+    }
+
     fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
         if segment.ident == "HashSet" && self.what == "parameter" {
             let text =
@@ -323,6 +333,27 @@ impl<'ast> Visit<'ast> for Types<'_> {
         }
         visit::visit_path_segment(self, segment);
     }
+}
+
+/// What to write in place of a result whose error is one of `anyhow`, as far as its tokens tell.
+fn without_anyhow(ty: &syn::TypePath) -> Option<String> {
+    let last = ty.path.segments.last()?;
+    let types = match &last.arguments {
+        syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().collect(),
+        _ => Vec::new(),
+    };
+    let names_it = |path: &syn::Path| {
+        path.segments.len() > 1
+            && path.segments.iter().any(|segment| segment.ident == "anyhow" || segment.ident == "eyre")
+    };
+    let of_it =
+        |ty: &syn::GenericArgument| matches!(ty, syn::GenericArgument::Type(Type::Path(ty)) if names_it(&ty.path));
+    let is_one = match types[..] {
+        [_] if last.ident == "Result" => names_it(&ty.path),
+        [_, error] if last.ident == "Result" => of_it(error),
+        _ => return names_it(&ty.path).then(|| "durable::Failure".to_owned()),
+    };
+    is_one.then(|| format!("durable::Result<{}>", show(&types[0].to_token_stream())))
 }
 
 /// Named lifetimes are generics, and of those it is said that there are none.

@@ -33,7 +33,8 @@ use self::{encode::Sink, error::path_text};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be recorded",
     label = "is written to the log and read back on replay",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for every type in it; it must also be `Send` and own its data"
+    note = "derive `serde::Serialize` and `serde::Deserialize` for every type in it; it must also be `Send` and own its data",
+    note = "an error that serde does not know, such as one of `anyhow`: return `durable::Result`, into which `?` takes it"
 )]
 pub trait Recordable: Serialize + DeserializeOwned + Send + 'static {}
 
