@@ -90,8 +90,8 @@ pub use durable_runtime::{BODIES_AT_ONCE, Builder, LOG_ENTRIES_WARN, Runtime, Sh
 // Runs, and what can be said of them.
 pub use durable_runtime::{
     AnyRun, Attempt, DEATHS_MAX, Filter, Finding, FindingKind, Generation, Hold, LogEntry, OpenQuestion, Parked,
-    Resolution, Run, RunId, RunIdError, RunInfo, RunningBody, Seq, Status, StatusKind, StatusKindError, StepKind,
-    StepNo, StepState, StepView, UnreadMessage,
+    Resolution, Resolved, Run, RunId, RunIdError, RunInfo, RunningBody, Seq, Status, StatusKind, StatusKindError,
+    StepKind, StepNo, StepState, StepView, UnreadMessage,
 };
 
 // What is asked of runs from outside.

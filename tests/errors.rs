@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use durable::{Attempt, Code, EffectContext, Error, Reply, Resolution, Runtime, Status, StepNo};
+use durable::{Attempt, Code, EffectContext, Error, Reply, Resolution, Runtime, Status, StatusKind, StepNo};
 
 const PAGE: &str = include_str!("../docs/errors.md");
 
@@ -62,7 +62,7 @@ fn a_doctored_page_is_found_out() {
     );
     assert_eq!(doctored("### DUR-0030 StoreInUse", "### DUR-0031 StoreDamaged").len(), 2);
     assert_eq!(doctored("- **Cause**: a wrong path", "a wrong path"), ["DUR-0032 NotAStore has no cause"]);
-    assert_eq!(doctored("- **Remedy**: look at `Runtime::holds`.", ""), ["DUR-0051 NotInDoubt has no remedy"]);
+    assert_eq!(doctored("- **Remedy**: look at `Runtime::holds`, or `durable holds`.", ""), ["DUR-0051 NotInDoubt has no remedy"]);
     assert_eq!(doctored("The text is no run id.\n", "\n"), ["DUR-0001 InvalidRunId does not say what it means"]);
 }
 
@@ -284,7 +284,8 @@ async fn errors_of_a_persons_word_name_run_step_and_attempt() {
 async fn errors_about_waiting_runs_name_the_run_or_the_question_and_what_can_be_done() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("store");
-    let runtime = Runtime::builder().resource(Wire).value_bytes_max(4_096).open(&place).await.unwrap();
+    let builder = Runtime::builder().resource(Wire).value_bytes_max(4_096).evict_after(Duration::from_secs(3_600));
+    let runtime = builder.open(&place).await.unwrap();
     let run = runtime.start("waits", waits(false)).await.unwrap();
     check(&runtime.signal("nobody", "n", &1).await.unwrap_err(), Code::RunNotFound, &["no run nobody"]);
     let none = Some(None::<u64>);
@@ -296,6 +297,14 @@ async fn errors_about_waiting_runs_name_the_run_or_the_question_and_what_can_be_
         &["run waits", "has not ended", "cancel it first"],
     );
     check(&run.log_of(1).await.unwrap_err(), Code::LogNotFound, &["run waits", "no log 1", "newest is log 0"]);
+    while run.status().await.unwrap().kind() != StatusKind::AwaitingSignal {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    check(
+        &run.signal("n", "one").await.unwrap_err(),
+        Code::SignalDoesNotFit,
+        &["run waits", "\"n\"", "u64", "nothing was sent"],
+    );
     run.signal("n", &1).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 1);
     let ended = run.signal("n", &2).await.unwrap_err();

@@ -17,6 +17,8 @@ mod counting;
 mod eviction;
 #[path = "waiting/fresh_log.rs"]
 mod fresh_log;
+#[path = "waiting/kept.rs"]
+mod kept;
 #[path = "waiting/no_cancel.rs"]
 mod no_cancel;
 #[path = "waiting/no_code.rs"]
@@ -35,9 +37,13 @@ mod shields;
 mod signals;
 #[path = "waiting/stands.rs"]
 mod stands;
+#[path = "common/traces.rs"]
+mod traces;
 #[path = "waiting/undo.rs"]
 mod undo;
 #[path = "waiting/unreadable.rs"]
 mod unreadable;
+#[path = "waiting/warnings.rs"]
+mod warnings;
 #[path = "waiting/who_answers.rs"]
 mod who_answers;

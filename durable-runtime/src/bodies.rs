@@ -16,14 +16,14 @@ use crate::{
     id::{Attempt, RunId, Seq, StepNo},
     log::Lost,
     mailbox::Message,
-    recover::{Recover, recover},
+    recover::{GONE, Recover, recover},
     store::Act,
     value::{Args, Value, ValueError},
 };
 
 mod doubt;
 
-pub(crate) use doubt::Settle;
+pub(crate) use doubt::{Settle, Word};
 
 /// A body that this life called.
 pub(crate) enum Body {
@@ -572,7 +572,7 @@ impl Life {
                             self.redo.insert(step);
                             self.wanting.push_back(step);
                         }
-                        Recover::InDoubt => self.in_doubt(step, attempt, "the process that ran it is gone"),
+                        Recover::InDoubt => self.in_doubt(step, attempt, GONE),
                         Recover::UsedUp if s.undo.is_some() => {
                             self.in_doubt(step, attempt, "its attempts are used up: the process died in the last one");
                         }

@@ -110,7 +110,7 @@ async fn carry_out(
             follow::log(runtime, &run, generation.map(Generation), from, follow, out).await
         }
         Request::Signal { run, name, value, id } => {
-            let signal = runtime.signal(&run, &name, &value);
+            let signal = runtime.signal(&run, &name, &value).looking_first();
             let signal = match id {
                 Some(id) => signal.id(id),
                 None => signal,

@@ -245,6 +245,21 @@ pub(crate) enum Kind<'a> {
         /// Its place in the list, from 0, in the order of registration.
         undo: u32,
     },
+    /// Engine: a person's word on a doubt is of no use. It is out of the mailbox, and the step is in doubt still.
+    ResolutionSetAside {
+        /// Which step.
+        step: StepNo,
+        /// Which attempt.
+        attempt: Attempt,
+        /// What was said.
+        how: Resolved,
+        /// The value or the reason that was given; empty if none was.
+        value: Cow<'a, [u8]>,
+        /// Who said so.
+        by: Cow<'a, str>,
+        /// Why it is of no use.
+        reason: Cow<'a, str>,
+    },
 }
 
 /// What is asked of a person.
@@ -677,6 +692,7 @@ impl Kind<'_> {
             Kind::EffectNotStarted { .. } => "effect.not_started",
             Kind::EffectInDoubt { .. } => "effect.in_doubt",
             Kind::EffectResolved { .. } => "effect.resolved",
+            Kind::ResolutionSetAside { .. } => "resolution.set_aside",
         }
     }
 
@@ -714,6 +730,7 @@ impl Kind<'_> {
                 | Kind::EffectResolved { .. }
                 | Kind::SignalSetAside { .. }
                 | Kind::UndoCalled { .. }
+                | Kind::ResolutionSetAside { .. }
         )
     }
 }

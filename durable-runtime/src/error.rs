@@ -117,6 +117,8 @@ codes! {
     MayNotAnswer = 64,
     /// The answer is none that the question takes.
     AnswerDoesNotFit = 65,
+    /// The message is none that the run, which waits for one of that name, takes.
+    SignalDoesNotFit = 66,
 }
 
 impl Code {
@@ -182,6 +184,7 @@ pub(crate) enum Kind {
     QuestionExpired { token: String },
     MayNotAnswer { token: String, who: Option<String>, may: Vec<String> },
     AnswerDoesNotFit { token: String, reason: String },
+    SignalDoesNotFit { run: RunId, name: String, reason: String },
 }
 
 impl Error {
@@ -222,6 +225,7 @@ impl Error {
             Kind::QuestionExpired { .. } => Code::QuestionExpired,
             Kind::MayNotAnswer { .. } => Code::MayNotAnswer,
             Kind::AnswerDoesNotFit { .. } => Code::AnswerDoesNotFit,
+            Kind::SignalDoesNotFit { .. } => Code::SignalDoesNotFit,
         }
     }
 
@@ -444,6 +448,12 @@ impl fmt::Display for Kind {
             }
             Kind::AnswerDoesNotFit { token, reason } => {
                 write!(f, "question {token} takes a value of another type: {reason}; give one of that type")
+            }
+            Kind::SignalDoesNotFit { run, name, reason } => {
+                write!(
+                    f,
+                    "run {run} waits for a signal {name:?} of another type: {reason}; nothing was sent: send one of that type"
+                )
             }
         }
     }

@@ -100,8 +100,28 @@ pub(crate) struct QuestionStep {
     pub question: Question<'static>,
     /// When it was asked.
     pub asked_at: Millis,
-    /// How many answers were of no use.
-    pub set_aside: u32,
+    /// Answers that were of no use.
+    pub set_aside: SetAside,
+}
+
+/// What came for a step and was of no use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SetAside {
+    /// How often something did.
+    pub times: u32,
+    /// Why the last one was of no use.
+    pub why: Box<str>,
+}
+
+impl SetAside {
+    fn another(&mut self, why: &str) {
+        *self = SetAside { times: self.times.saturating_add(1), why: why.into() };
+    }
+
+    /// As people see it.
+    pub(crate) fn shown(&self) -> Option<(u32, &str)> {
+        (self.times > 0).then_some((self.times, &*self.why))
+    }
 }
 
 /// What the fold keeps of an effect.
@@ -123,6 +143,8 @@ pub(crate) struct EffectStep {
     pub called_seq: Seq,
     /// Time of that entry.
     pub called_at: Millis,
+    /// Words on the doubt about the current attempt that were of no use.
+    pub set_aside: SetAside,
 }
 
 /// Where a step stands.
@@ -239,7 +261,7 @@ impl RunState {
                     path: path.to_string().into(),
                     question: question.clone().into_owned(),
                     asked_at: entry.at,
-                    set_aside: 0,
+                    set_aside: SetAside::default(),
                 };
                 self.ask(What::Question(Box::new(step)), StepState::Waiting);
             }
@@ -277,14 +299,23 @@ impl RunState {
                 }
                 self.cancel = Some(Cancel { reason: (&**reason).into(), by: (&**by).into() });
             }
-            Kind::SignalSetAside { step, .. } => self.open(*step, |s| match (&mut s.what, &s.state) {
+            Kind::SignalSetAside { step, reason, .. } => self.open(*step, |s| match (&mut s.what, &s.state) {
                 (What::Signal { .. }, StepState::Waiting) => Ok(()),
                 (What::Question(question), StepState::Waiting) => {
-                    question.set_aside += 1;
+                    question.set_aside.another(reason);
                     Ok(())
                 }
                 _ => Err("nobody waits for it"),
             })?,
+            Kind::ResolutionSetAside { step, attempt, reason, .. } => {
+                self.open(*step, |s| match (&mut s.what, &s.state) {
+                    (What::Effect(effect), StepState::InDoubt(n, ..)) if n == attempt => {
+                        effect.set_aside.another(reason);
+                        Ok(())
+                    }
+                    _ => Err("that attempt is not in doubt"),
+                })?;
+            }
             Kind::UndoCalled { undo } => {
                 let next = self.undos_left.checked_sub(1);
                 if !self.ending.as_ref().is_some_and(End::undoes) || next != Some(*undo as usize) {
@@ -336,6 +367,7 @@ impl RunState {
                     effect.begun += 1;
                     effect.called_seq = seq;
                     effect.called_at = at;
+                    effect.set_aside = SetAside::default();
                     s.state = StepState::Called(*attempt);
                     Ok(())
                 })?;
@@ -426,6 +458,7 @@ impl EffectStep {
             begun,
             called_seq: seq,
             called_at: at,
+            set_aside: SetAside::default(),
         }
     }
 
@@ -439,6 +472,7 @@ impl EffectStep {
             begun: 1,
             called_seq: seq,
             called_at: at,
+            set_aside: SetAside::default(),
         }
     }
 }

@@ -42,8 +42,8 @@ pub use id::{Attempt, Epoch, Generation, RUN_ID_BYTES_MAX, RunId, RunIdError, Se
 pub use park::DEATHS_MAX;
 pub use recover::REPEATS_AFTER_CRASH_MAX;
 pub use runtime::{
-    AnswerRequest, Answered, AnyRun, CancelRequest, Filter, Finding, FindingKind, Reply, Resolution, Run, RunningBody,
-    Runtime, ShutdownReport, SignalOrStart, SignalRequest,
+    AnswerRequest, Answered, AnyRun, CancelRequest, Filter, Finding, FindingKind, Reply, Resolution, Resolved, Run,
+    RunningBody, Runtime, ShutdownReport, SignalOrStart, SignalRequest,
 };
 pub use steps::{
     Step,

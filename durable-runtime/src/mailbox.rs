@@ -24,12 +24,34 @@ const CHILD: u8 = 6;
 /// What a row says.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Outcome { generation: Generation, step: StepNo, attempt: Attempt, end: BodyEnd },
-    Resolve { generation: Generation, step: StepNo, attempt: Attempt, how: Verdict, by: String },
+    Outcome {
+        generation: Generation,
+        step: StepNo,
+        attempt: Attempt,
+        end: BodyEnd,
+    },
+    Resolve {
+        generation: Generation,
+        step: StepNo,
+        attempt: Attempt,
+        how: Verdict,
+        by: String,
+        /// It was given while the run did not go on, and a later word may correct it: then each is a row with an id of its own.
+        kept: Option<u128>,
+    },
     Signal(Mail),
     Reply(Reply),
-    Cancel { reason: String, by: String, parent: Option<Parent<'static>> },
-    Child { child: String, generation: Generation, step: StepNo, end: ChildEnd<'static> },
+    Cancel {
+        reason: String,
+        by: String,
+        parent: Option<Parent<'static>>,
+    },
+    Child {
+        child: String,
+        generation: Generation,
+        step: StepNo,
+        end: ChildEnd<'static>,
+    },
 }
 
 /// A message to a run, under a name.
@@ -62,21 +84,39 @@ pub(crate) struct Reply {
     pub(crate) generation: u32,
     /// The question's path.
     pub(crate) path: String,
-    /// How many answers before it were of no use: the first one of each round counts.
+    /// How many answers were known to be of no use when it was given: of those that fit only one can be put in each round.
     pub(crate) round: u32,
     /// Yes with a value, or no with a reason.
     pub(crate) verdict: Result<Bytes, String>,
     pub(crate) by: String,
+    /// Nobody could say whether it fits: then each is a row of its own, of this id.
+    #[serde(with = "unchecked")]
+    pub(crate) unchecked: Option<u128>,
 }
 
 impl Reply {
     fn id(&self) -> u128 {
-        row_id(REPLY, &[&self.generation.to_le_bytes(), &self.round.to_le_bytes(), self.path.as_bytes()])
+        self.unchecked.unwrap_or_else(|| {
+            row_id(REPLY, &[&self.generation.to_le_bytes(), &self.round.to_le_bytes(), self.path.as_bytes()])
+        })
+    }
+}
+
+/// In the bytes of a row only whether; the id is the row's.
+mod unchecked {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(unchecked: &Option<u128>, serializer: S) -> Result<S::Ok, S::Error> {
+        unchecked.is_some().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u128>, D::Error> {
+        Ok(bool::deserialize(deserializer)?.then_some(0))
     }
 }
 
 /// A person's word on a step in doubt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Succeeded(Value),
     FailedWith(Value),
@@ -117,6 +157,7 @@ struct ResolveRow {
     attempt: u32,
     how: PackedVerdict,
     by: String,
+    kept: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -172,7 +213,7 @@ impl Message {
                 let id = id(OUTCOME, *generation, *step, *attempt);
                 Row { id, kind: OUTCOME, bytes: pack(&row) }
             }
-            Message::Resolve { generation, step, attempt, how, by } => {
+            Message::Resolve { generation, step, attempt, how, by, kept } => {
                 let how = match how.clone() {
                     Verdict::Succeeded(value) => PackedVerdict::Succeeded(value.as_bytes().clone()),
                     Verdict::FailedWith(value) => PackedVerdict::FailedWith(value.as_bytes().clone()),
@@ -184,16 +225,10 @@ impl Message {
                     }
                 };
                 let by = by.clone();
-                // One word per doubt: a second one for the same attempt is another row with the same id, and is not put. What was not
-                // checked may turn out to be no word, and another one must be possible then.
-                let id = match &how {
-                    PackedVerdict::Unchecked { ok, plain, .. } => {
-                        let about = id(RESOLVE, *generation, *step, *attempt).to_le_bytes();
-                        row_id(RESOLVE, &[&about, &[u8::from(*ok)], plain])
-                    }
-                    _ => id(RESOLVE, *generation, *step, *attempt),
-                };
-                let row = ResolveRow { generation: generation.0, step: step.0, attempt: attempt.0, how, by };
+                // One word per doubt: a second one for the same attempt is another row with the same id, and is not put.
+                let id = kept.unwrap_or_else(|| id(RESOLVE, *generation, *step, *attempt));
+                let kept = kept.is_some();
+                let row = ResolveRow { generation: generation.0, step: step.0, attempt: attempt.0, how, by, kept };
                 Row { id, kind: RESOLVE, bytes: pack(&row) }
             }
             Message::Signal(mail) => Row { id: mail.id, kind: SIGNAL, bytes: pack(mail) },
@@ -241,7 +276,7 @@ impl Message {
                 Some(Message::Outcome { generation, step, attempt, end })
             }
             RESOLVE => {
-                let row: ResolveRow = rmp_serde::from_slice(&row.bytes).ok()?;
+                let (id, row): (_, ResolveRow) = (row.id, rmp_serde::from_slice(&row.bytes).ok()?);
                 let how = match row.how {
                     PackedVerdict::Succeeded(v) => Verdict::Succeeded(value(v)),
                     PackedVerdict::FailedWith(v) => Verdict::FailedWith(value(v)),
@@ -252,13 +287,16 @@ impl Message {
                     }
                 };
                 let (generation, step, attempt) = (Generation(row.generation), StepNo(row.step), Attempt(row.attempt));
-                Some(Message::Resolve { generation, step, attempt, how, by: row.by })
+                Some(Message::Resolve { generation, step, attempt, how, by: row.by, kept: row.kept.then_some(id) })
             }
             SIGNAL => {
                 let mail: Mail = rmp_serde::from_slice(&row.bytes).ok()?;
                 Some(Message::Signal(Mail { id: row.id, ..mail }))
             }
-            REPLY => rmp_serde::from_slice(&row.bytes).ok().map(Message::Reply),
+            REPLY => {
+                let reply: Reply = rmp_serde::from_slice(&row.bytes).ok()?;
+                Some(Message::Reply(Reply { unchecked: reply.unchecked.map(|_| row.id), ..reply }))
+            }
             CANCEL => {
                 let row: CancelRow = rmp_serde::from_slice(&row.bytes).ok()?;
                 let parent = row.parent.map(|(run, generation, step)| Parent {

@@ -5,6 +5,9 @@ use crate::{contract::Contract, fold::EffectStep};
 /// How often an effect without `retry(..)` is run again because its process died.
 pub const REPEATS_AFTER_CRASH_MAX: u32 = 5;
 
+/// Why an attempt is in doubt whose process left neither an outcome nor a word.
+pub(crate) const GONE: &str = "the process that ran it is gone";
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recover {
@@ -33,7 +36,7 @@ pub(crate) fn recover(step: &EffectStep, wanted: bool, attempts: Option<u32>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::Seq;
+    use crate::{fold::SetAside, id::Seq};
 
     #[track_caller]
     fn check(contract: Contract, begun: u32, wanted: bool, attempts: Option<u32>, expected: Recover) {
@@ -46,6 +49,7 @@ mod tests {
             begun,
             called_seq: Seq(1),
             called_at: 0,
+            set_aside: SetAside::default(),
         };
         assert_eq!(recover(&step, wanted, attempts), expected);
     }

@@ -35,7 +35,7 @@ pub use audit::{Finding, FindingKind};
 pub use cancel::CancelRequest;
 pub use list::Filter;
 pub use question::{AnswerRequest, Answered, Reply};
-pub use resolve::Resolution;
+pub use resolve::{Resolution, Resolved};
 pub use run::{AnyRun, Run};
 pub use signal::{SignalOrStart, SignalRequest};
 pub use stop::{RunningBody, ShutdownReport};

@@ -436,6 +436,9 @@ mod tests {
         check(&Kind::UndoCalled { undo: 0 }, &asked(&at, "pay", 7), Meet::Pass);
         let signal = Signal { id: 1, value: b"v"[..].into() };
         check(&Kind::SignalSetAside { step, signal, reason: "?".into() }, &asked(&at, "pay", 7), Meet::Pass);
+        let (how, value) = (crate::entry::Resolved::Failed, (&[][..]).into());
+        let aside = Kind::ResolutionSetAside { step, attempt, how, value, by: "ann".into(), reason: "?".into() };
+        check(&aside, &asked(&at, "pay", 7), Meet::Pass);
         let cancel = Kind::CancelRequested { reason: "?".into(), by: "ann".into() };
         check(&cancel, &asked(&at, "pay", 7), Meet::Diverged);
         check(&Kind::TimerFired { step }, &asked(&at, "pay", 7), Meet::Diverged);

@@ -102,6 +102,7 @@ struct Stats {
     children: u64,
     undone: u64,
     set_aside: u64,
+    words_set_aside: u64,
     cancels: u64,
     replays: u64,
 }
@@ -136,6 +137,7 @@ impl Stats {
             (&mut self.children, other.children),
             (&mut self.undone, other.undone),
             (&mut self.set_aside, other.set_aside),
+            (&mut self.words_set_aside, other.words_set_aside),
             (&mut self.cancels, other.cancels),
             (&mut self.replays, other.replays),
         ] {

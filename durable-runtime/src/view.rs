@@ -69,6 +69,11 @@ pub struct Hold {
     pub reason: String,
     /// Since when.
     pub since: SystemTime,
+    /// How many words of people on it there were that are of no use: they were kept for the run, and do not fit the effect's type, or were
+    /// corrected by a later word.
+    pub set_aside: u32,
+    /// Why the last of them is of none.
+    pub set_aside_why: Option<String>,
 }
 
 /// A question that waits for an answer.
@@ -94,6 +99,8 @@ pub struct OpenQuestion {
     pub expires_at: Option<SystemTime>,
     /// How many answers there were that are none of the type that was asked for.
     pub set_aside: u32,
+    /// Why the last of them is none.
+    pub set_aside_why: Option<String>,
 }
 
 /// A message that a run has not taken.

@@ -19,6 +19,7 @@ use tracing::Instrument;
 use crate::{
     clock::{Clock, Millis},
     contract::{ReconcileEnd, WorkflowMeta},
+    core::Takes,
     drive::Now,
     effect::{BodyEnd, Resources},
     entry::{End, RunStarted},
@@ -454,6 +455,10 @@ pub(crate) enum Input {
     /// A workflow is here that this process did not know: a run that waits for its code may go on.
     Code,
     Look(oneshot::Sender<Look>),
+    /// What the next message of that name must decode as: see [`Life::takes_next`].
+    ///
+    /// [`Life::takes_next`]: crate::drive::Life::takes_next
+    Takes(String, oneshot::Sender<Option<Takes>>),
 }
 
 impl RunCell {

@@ -178,3 +178,32 @@ fn a_body_whose_process_was_killed_is_not_said_to_be_under_way() {
     fs::write(&gate, "").unwrap();
     assert_eq!(bench.end_of("slow")["state"], "completed");
 }
+
+#[test]
+fn what_was_of_no_use_is_told_where_it_is_asked_for_again() {
+    let bench = Bench::new(async |runtime| {
+        runtime.start("one", approves("ORD-2".into(), 900)).await.unwrap();
+        runtime.start("first", wires(500)).await.unwrap();
+        until_state(runtime, "one", "awaiting answer").await;
+        until_state(runtime, "first", "held").await;
+    });
+    bench.durable(["answer", "one:0:ask@0", "--grant", "\"much\"", "--by", "ann"]).ok();
+    let said = bench.durable(["resolve", "first", "0", "1", "--succeeded", "\"much\"", "--by", "ann"]).ok();
+    assert!(said.out.contains("kept until the run goes on"), "{said:?}");
+    bench.here(async |runtime| {
+        for (run, name) in [("one", "signal.set_aside"), ("first", "resolution.set_aside")] {
+            until_async(name, async || {
+                let log = runtime.run(run).await.unwrap().log().await.unwrap();
+                log.iter().any(|entry| entry.name == name)
+            })
+            .await;
+        }
+    });
+    for list in ["ask", "holds"] {
+        let shown = bench.durable([list]).ok().out;
+        assert!(shown.contains("1 set aside, the last because: ") && shown.contains("u64"), "{shown}");
+    }
+    bench.durable(["resolve", "first", "0", "1", "--succeeded", "\"more\""]).ok();
+    bench.durable(["resolve", "first", "0", "1", "--succeeded", "499"]).ok();
+    assert_eq!(bench.end_of("first")["outcome"], json!({ "Ok": 499 }));
+}

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use durable::store::{Batch, Write};
 
 /// The names of the kinds of entries, in the order of the format, which only grows at its end.
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 28] = [
     "run.started",
     "run.ending",
     "run.ended",
@@ -33,7 +33,11 @@ const NAMES: [&str; 27] = [
     "effect.resolved",
     "signal.set_aside",
     "effect.called",
+    "resolution.set_aside",
 ];
+
+/// Where a compensation that is called stands in the list.
+const UNDO_CALLED: usize = 26;
 
 /// Cuts frames apart.
 pub(crate) fn split(mut frames: Bytes) -> Vec<Bytes> {
@@ -74,7 +78,7 @@ pub(crate) fn names(write: &Write) -> Vec<&'static str> {
 /// Whether a write calls a compensation.
 pub(crate) fn undoes(write: &Write) -> bool {
     match write {
-        Write::Append(Batch { frames, .. }) => split(frames.clone()).iter().any(|frame| kind(frame) == NAMES.len() - 1),
+        Write::Append(Batch { frames, .. }) => split(frames.clone()).iter().any(|frame| kind(frame) == UNDO_CALLED),
         _ => false,
     }
 }

@@ -90,6 +90,12 @@ impl Outside {
         };
     }
 
+    /// Notes what is begun, and waits until bodies are let go on.
+    pub(crate) async fn pass(&self, what: &str) {
+        self.note(format!("begin {what}"));
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
+    }
+
     /// Lets bodies that wait, or will, go on.
     pub(crate) fn open(&self) {
         self.open.send_replace(true);
@@ -117,10 +123,16 @@ pub(crate) async fn look(#[resource] outside: &Outside, what: &str) -> durable::
 /// Does something, and returns once it is let go on: whoever cancels it has no influence.
 #[durable::effect(idempotent)]
 pub(crate) async fn stubborn(#[resource] outside: &Outside, what: &str) -> durable::Result<String> {
-    outside.note(format!("begin {what}"));
-    let _ = outside.open.subscribe().wait_for(|open| *open).await;
+    outside.pass(what).await;
     outside.note(format!("end {what}"));
     Ok(format!("did {what}"))
+}
+
+/// Does what must not be done twice, and returns once it is let go on.
+#[durable::effect(at_most_once)]
+pub(crate) async fn once(#[resource] outside: &Outside, what: &str) -> durable::Result<u64> {
+    outside.pass(what).await;
+    Ok(7)
 }
 
 /// Does something, and stops when it is told that nobody wants it any more.

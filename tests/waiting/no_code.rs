@@ -47,8 +47,8 @@ async fn what_comes_for_a_run_without_its_code_is_kept_until_the_code_is_back() 
         bench.runtime.signal("run", "more", &2).await.unwrap();
         assert_eq!(bench.token("run").await, token);
         assert_eq!(bench.runtime.answer(&token, Reply::granted(&40)).by("ann").await.unwrap(), Answered::Kept);
-        let second = bench.runtime.answer(&token, Reply::granted(&50)).by("bob").await;
-        assert_eq!(refused(second, Code::QuestionAnswered).answered_by(), Some("ann"));
+        // Nobody knows here whether 40 is an answer; the first that is one counts.
+        assert_eq!(bench.runtime.answer(&token, Reply::granted(&50)).by("bob").await.unwrap(), Answered::Kept);
         assert_eq!(bench.status("run").await, status);
         assert_eq!(bench.run("run").await.messages().await.unwrap().len(), 1);
         let bench = bench.restarted().await;

@@ -1,6 +1,6 @@
 //! Messages from outside: O-SG-1 to O-SG-4, and what their values are.
 
-use durable::{Code, StatusKind};
+use durable::{Code, StatusKind, StepState};
 use serde_json::json;
 
 use crate::bench::{BOTH, Backend, Bench, act, in_time, refused, secs, stubborn, until};
@@ -248,15 +248,51 @@ async fn of_many_senders_at_the_end_each_is_told_or_its_message_is_listed() {
     }
 }
 
+/// Takes a text, then a number.
+#[durable::workflow]
+async fn two_types() -> durable::Result<(String, u64)> {
+    Ok((durable::signal("n").await, durable::signal("n").await))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_another_type_than_is_waited_for_is_refused_and_not_sent() {
+    for backend in BOTH {
+        // Runs stay in memory.
+        let bench = Bench::built(backend, |builder| builder.evict_after(secs(3_600))).await;
+        bench.runtime.start("run", two_types()).await.unwrap();
+        bench.until("run", "awaiting signal").await;
+        let error = refused(bench.runtime.signal("run", "n", &3).id("first").await, Code::SignalDoesNotFit);
+        assert!(error.to_string().contains("string") && error.to_string().contains("\"n\""), "{error}");
+        refused(bench.runtime.signal("run", "n", &json!(["x"])).await, Code::SignalDoesNotFit);
+        // Nobody waits for that name: whoever will, will see.
+        bench.runtime.signal("run", "other", &3).await.unwrap();
+        bench.runtime.signal("run", "n", "three").id("first").await.unwrap();
+        until("the second wait", async || bench.entries("run", "signal.awaited").await.len() == 2).await;
+        // The message that was sent, and not another one that does not fit.
+        bench.runtime.signal("run", "n", "three").id("first").await.unwrap();
+        refused(bench.runtime.signal("run", "n", "three").id("second").await, Code::SignalDoesNotFit);
+        bench.runtime.signal("run", "n", &3).await.unwrap();
+        assert_eq!(bench.end("run").await, json!({ "Ok": ["three", 3] }));
+        assert!(bench.entries("run", "signal.set_aside").await.is_empty());
+        assert_eq!(bench.run("run").await.messages().await.unwrap().len(), 1);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_another_type_is_set_aside_and_the_wait_goes_on() {
     for backend in BOTH {
-        let bench = Bench::on(backend).await;
+        let bench = Bench::forgetful(backend).await;
         bench.runtime.start("run", one()).await.unwrap();
-        bench.runtime.signal("run", "n", "three").await.unwrap();
-        bench.runtime.signal("run", "n", &json!({ "n": 3 })).await.unwrap();
-        until("both to be set aside", async || bench.entries("run", "signal.set_aside").await.len() == 2).await;
+        for (n, value) in [(1, json!("three")), (2, json!({ "n": 3 }))] {
+            // Where the run is not in memory, nobody knows what it waits for.
+            bench.until_away("run").await;
+            bench.runtime.signal("run", "n", &value).await.unwrap();
+            until("it to be set aside", async || bench.entries("run", "signal.set_aside").await.len() == n).await;
+        }
         assert_eq!(bench.status("run").await.kind(), StatusKind::AwaitingSignal);
+        let waits = bench.run("run").await.steps().await.unwrap().remove(0);
+        assert_eq!((waits.state, waits.set_aside), (StepState::Waiting, 2));
+        assert!(waits.set_aside_why.unwrap().contains("u64"));
         bench.runtime.signal("run", "n", &3).await.unwrap();
         assert_eq!(bench.end("run").await, json!({ "Ok": 3 }));
         let aside = bench.entries("run", "signal.set_aside").await;

@@ -10,17 +10,27 @@ use crate::{
     effect::{BodyEnd, panic_text},
     entry::{Kind, Outcome, Resolved},
     failure::{Fault, shortened},
-    fold::{Step, StepState},
+    fold::{Step, StepState, What},
     id::{Attempt, StepNo},
-    mailbox::Verdict,
+    mailbox::{Message, Verdict},
     store::Act,
-    value::ValueError,
+    value::{Value, ValueError},
 };
 
 /// How often a reconcile function may answer "unknown" before the step is held for a person.
 const RECONCILE_TRIES_MAX: u32 = 10;
 /// Longest wait between two questions to a reconcile function.
 const RECONCILE_WAIT_MAX_MS: Millis = 5 * 60 * 1000;
+/// Why a word is of no use that was followed by another one.
+const CORRECTED: &str = "another word was given after it";
+
+/// A person's word on a doubt.
+pub(crate) struct Word {
+    pub(crate) how: Verdict,
+    pub(crate) by: String,
+    /// It was given while the run did not go on, and may be corrected by a later one.
+    pub(crate) kept: bool,
+}
 
 /// A step in doubt that may be asked about, or run again, from some moment on.
 #[derive(Debug)]
@@ -48,6 +58,26 @@ impl Life {
     pub(super) fn in_doubt(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
         if self.append(Kind::EffectInDoubt { step, attempt, reason: reason.into() }) {
             self.doubted(step, attempt, reason);
+            if !self.settling.contains_key(&step) && !self.is_spoken_of(step, attempt) {
+                self.tell_held(step, attempt);
+            }
+        }
+    }
+
+    /// A step waits for a person from now on, if it does: said once, where the program says such things.
+    fn tell_held(&self, step: StepNo, attempt: Attempt) {
+        let Some(Step { what: What::Effect(effect), state: StepState::InDoubt(n, reason, _), closed: false, .. }) =
+            self.state().steps.get(&step)
+        else {
+            return;
+        };
+        if *n == attempt && self.is_wanted(step) {
+            let (run, path) = (&self.setting.run, &effect.path);
+            tracing::warn!(
+                %step, %path, %attempt,
+                "held, as nobody knows what it did: {reason}; find out, and say so by Runtime::resolve or \
+                 `durable resolve {run} {step} {attempt} ..`"
+            );
         }
     }
 
@@ -58,6 +88,8 @@ impl Life {
         let Some(meta) = self.core().effect(step).filter(|_| self.is_wanted(step)) else { return };
         match meta.in_doubt {
             WhenInDoubt::Hold => {}
+            // Whoever said what happened knows more than the error does.
+            WhenInDoubt::Error if self.is_spoken_of(step, attempt) => {}
             WhenInDoubt::Error => {
                 let reason = reason.to_owned();
                 let fault = Fault::InDoubt { effect: meta.name.to_owned(), attempt: attempt.0, reason };
@@ -143,6 +175,9 @@ impl Life {
                     let wait = 1_000u64.saturating_mul(1 << settle.tries.min(20)).min(RECONCILE_WAIT_MAX_MS);
                     settle.asks = settle.tries < RECONCILE_TRIES_MAX;
                     settle.due = if settle.asks { now.monotonic.saturating_add(wait) } else { Millis::MAX };
+                    if !settle.asks && settle.again.is_none() {
+                        self.tell_held(step, attempt);
+                    }
                 }
             }
         }
@@ -190,15 +225,23 @@ impl Life {
         self.body_ended(Report { step, attempt, end: End::Body(end), row: Some(row) });
     }
 
-    /// A word that was given where the code was not at hand, compared with what the effect returns.
-    fn checked(&self, step: StepNo, how: Verdict) -> Result<Verdict, String> {
-        let Verdict::Unchecked { ok, plain, wrapped } = how else { return Ok(how) };
+    /// Whether a person's word on that attempt is in the mailbox.
+    fn is_spoken_of(&self, step: StepNo, attempt: Attempt) -> bool {
+        self.mailbox.facts().any(|message| {
+            matches!(message, Message::Resolve { generation, step: s, attempt: a, .. }
+                if (*generation, *s, *a) == (self.setting.generation, step, attempt))
+        })
+    }
+
+    /// What a word that was given where the code was not at hand says, compared with what the effect returns.
+    fn checked(&self, step: StepNo, how: &Verdict) -> Result<Verdict, String> {
+        let Verdict::Unchecked { ok, plain, wrapped } = how else { return Ok(how.clone()) };
         let undoes = self.state().steps.get(&step).is_some_and(|s| s.undo.is_some());
         let value = match self.meta(step).filter(|_| !undoes).map(|meta| (meta.returns)()) {
             Some(returns) => {
                 let value = if returns.is_result { wrapped } else { plain };
                 // Decoding is user code, and may panic.
-                match catch_unwind(AssertUnwindSafe(|| (returns.check)(&value))) {
+                match catch_unwind(AssertUnwindSafe(|| (returns.check)(value))) {
                     Ok(fits) => fits.map_err(|error| shortened(&error.to_string()).into_owned())?,
                     Err(payload) => return Err(format!("decoding it panicked: {}", panic_text(payload))),
                 }
@@ -207,25 +250,42 @@ impl Life {
             // Nobody reads what undoes something returned.
             None => plain,
         };
-        Ok(if ok { Verdict::Succeeded(value) } else { Verdict::FailedWith(value) })
+        Ok(if *ok { Verdict::Succeeded(value.clone()) } else { Verdict::FailedWith(value.clone()) })
     }
 
     /// A person's word on a doubt.
-    pub(crate) fn resolve_row(&mut self, row: u128, step: StepNo, attempt: Attempt, how: Verdict, by: String) {
+    pub(crate) fn resolve_row(&mut self, row: u128, step: StepNo, attempt: Attempt, word: Word) {
         let doubted = matches!(self.state().steps.get(&step),
             Some(Step { state: StepState::InDoubt(n, ..), closed: false, .. }) if *n == attempt);
         let wanted = self.is_wanted(step);
-        let again = matches!(how, Verdict::RunAgain);
+        let again = matches!(word.how, Verdict::RunAgain);
         // The code is over, or nothing may begin any more: there is nothing that the word could change.
         if !doubted || !wanted && (again || self.state().ending.is_some()) {
+            if word.kept {
+                let by = &word.by;
+                tracing::warn!(%step, %attempt, by, "a resolution that was kept is not taken: nobody waits for one any more");
+            }
             return self.log.act(Act::Take { row });
         }
-        let how = match self.checked(step, how) {
+        // What waited until it could be done is corrected before it was.
+        if let Some((row, by)) = self.settling.get_mut(&step).and_then(|settle| settle.again.take()) {
+            self.set_aside(row, step, attempt, Word { how: Verdict::RunAgain, by, kept: true }, CORRECTED);
+        }
+        if word.kept && self.is_spoken_of(step, attempt) {
+            return self.set_aside(row, step, attempt, word, CORRECTED);
+        }
+        let how = match self.checked(step, &word.how) {
             Ok(how) => how,
             Err(reason) => {
-                // Whoever said so could not be told; the step waits on.
-                tracing::warn!(%step, %attempt, by, "a resolution is set aside: {reason}");
-                return self.log.act(Act::Take { row });
+                self.set_aside(row, step, attempt, word, &reason);
+                // What its attribute says about a doubt is to be done after all.
+                if let Some(Step { state: StepState::InDoubt(_, reason, _), .. }) = self.state().steps.get(&step)
+                    && !self.settling.contains_key(&step)
+                {
+                    let reason = reason.clone();
+                    self.doubted(step, attempt, &reason);
+                }
+                return;
             }
         };
         let lingers = self.lingering.contains(&(step, attempt));
@@ -234,11 +294,31 @@ impl Life {
             let now = self.now.monotonic;
             let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
             let settle = self.settling.entry(step).or_insert(fresh);
-            settle.again = Some((row, by));
+            settle.again = Some((row, word.by));
             settle.due = settle.settled;
             return;
         }
         self.log.act(Act::Take { row });
-        self.resolved(step, attempt, how, &by);
+        self.resolved(step, attempt, how, &word.by);
+    }
+
+    /// A word is of no use: whoever said so could not be told, and the step is in doubt still.
+    fn set_aside(&mut self, row: u128, step: StepNo, attempt: Attempt, word: Word, reason: &str) {
+        self.log.act(Act::Take { row });
+        let Word { how, by, .. } = word;
+        tracing::warn!(%step, %attempt, by, "a resolution is set aside, the step is in doubt: {reason}; see `durable holds`");
+        let (how, value) = match how {
+            Verdict::Succeeded(value) => (Resolved::Succeeded, value.as_bytes().to_vec()),
+            Verdict::FailedWith(value) => (Resolved::Failed, value.as_bytes().to_vec()),
+            Verdict::Unchecked { ok, plain, .. } => {
+                (if ok { Resolved::Succeeded } else { Resolved::Failed }, plain.as_bytes().to_vec())
+            }
+            Verdict::Failed(why) => {
+                (Resolved::Failed, Value::encode(&why).map(|why| why.as_bytes().to_vec()).unwrap_or_default())
+            }
+            Verdict::RunAgain => (Resolved::RunAgain, Vec::new()),
+        };
+        let (value, by, reason) = (value.into(), by.into(), reason.into());
+        self.append(Kind::ResolutionSetAside { step, attempt, how, value, by, reason });
     }
 }

@@ -148,10 +148,10 @@ impl Left {
         self.messages.iter().filter_map(in_words).chain(signals).collect()
     }
 
-    /// The word that was left on an attempt in doubt.
+    /// The last word that was left on an attempt in doubt, which corrects those before it.
     pub(super) fn word_on(&self, step: StepNo, attempt: Attempt) -> Option<&Message> {
         let is_it = |message: &&Message| matches!(message, Message::Resolve { step: s, attempt: a, .. } if (*s, *a) == (step, attempt));
-        self.messages.iter().find(is_it)
+        self.messages.iter().rfind(is_it)
     }
 
     fn answers(&self, path: &str) -> impl Iterator<Item = &Reply> {
@@ -188,7 +188,7 @@ impl Left {
             }
             (StepState::InDoubt { .. }, _) => {
                 let word = |m: &&Message| matches!(m, Message::Resolve { step: s, .. } if *s == step.step);
-                let word = self.messages.iter().find(word).and_then(in_words);
+                let word = self.messages.iter().rfind(word).and_then(in_words);
                 word.map(|word| ("resolved", format!("{word}; {WHEN}")))
             }
             (StepState::Waiting, StepKind::Question) => match self.answers(&step.path).next() {

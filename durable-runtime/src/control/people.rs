@@ -4,7 +4,7 @@ use super::{Answer, Done, Out, Reply, StatusRow, Stop, Verdict, left, rows, word
 use crate::{
     error::Code,
     id::{Attempt, StepNo},
-    runtime::{Answered, Resolution, Runtime},
+    runtime::{Answered, Resolution, Resolved, Runtime},
     view::{Status, Token},
 };
 
@@ -47,8 +47,7 @@ pub(super) async fn resolve(
         Some(by) => resolution.by(by),
         None => resolution,
     };
-    runtime.resolve(run, step, attempt, resolution).await?;
-    let kept = runtime.shared().observing;
+    let kept = runtime.resolve(run, step, attempt, resolution).await? == Resolved::Kept;
     Ok(Done { note: kept.then(|| rows::answered(Answered::Kept).to_owned()), ..Done::default() })
 }
 

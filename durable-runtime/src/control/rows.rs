@@ -206,6 +206,7 @@ impl From<&StepView> for StepRow {
             detail: match &step.state {
                 StepState::InDoubt { reason } => Some(reason.clone()),
                 StepState::Retrying { at: due } => Some(format!("again {}", at(*due))),
+                StepState::Waiting => set_aside(step.set_aside, step.set_aside_why.as_deref()),
                 _ => None,
             },
             site: step.site.clone(),
@@ -254,6 +255,9 @@ pub struct HoldRow {
     pub reason: String,
     /// Since when.
     pub since: String,
+    /// How many words on it were of no use, and why the last was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
 }
 
 impl From<&Hold> for HoldRow {
@@ -268,6 +272,7 @@ impl From<&Hold> for HoldRow {
             key: hold.key.clone(),
             reason: hold.reason.clone(),
             since: at(hold.since),
+            set_aside: set_aside(hold.set_aside, hold.set_aside_why.as_deref()),
         }
     }
 }
@@ -291,6 +296,9 @@ pub struct QuestionRow {
     pub asked_at: String,
     /// When nobody can answer any more.
     pub expires_at: Option<String>,
+    /// How many answers were of no use, and why the last was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
 }
 
 /// What is wrong, and what to do.
@@ -323,6 +331,7 @@ impl From<&OpenQuestion> for QuestionRow {
             by: question.by.clone(),
             asked_at: at(question.asked_at),
             expires_at: question.expires_at.map(at),
+            set_aside: set_aside(question.set_aside, question.set_aside_why.as_deref()),
         }
     }
 }
@@ -356,6 +365,11 @@ pub(super) fn answered(answered: Answered) -> &'static str {
         Answered::Taken => "taken",
         Answered::Kept => "kept until the run goes on",
     }
+}
+
+/// What came for a step and is of no use, in words.
+fn set_aside(times: u32, why: Option<&str>) -> Option<String> {
+    (times > 0).then(|| format!("{times} set aside, the last because: {}", why.unwrap_or_default()))
 }
 
 /// A time as answers have it.

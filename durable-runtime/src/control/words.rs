@@ -355,7 +355,8 @@ impl Sort {
             | Code::ArgumentNotRecordable
             | Code::TooLarge
             | Code::ValueDoesNotFit
-            | Code::AnswerDoesNotFit => Sort::Invalid,
+            | Code::AnswerDoesNotFit
+            | Code::SignalDoesNotFit => Sort::Invalid,
             Code::RunNotFound | Code::LogNotFound | Code::QuestionNotFound => Sort::NotFound,
             Code::StoreInUse
             | Code::StoreDamaged

@@ -9,7 +9,8 @@ use bytes::Bytes;
 
 use super::{Life, timers::Sleeps};
 use crate::{
-    core::Delivered,
+    bodies::Word,
+    core::{Delivered, Takes},
     effect::panic_text,
     entry::{Answered, ChildEnd, End, Kind, Parent, Signal},
     failure::{Fault, shortened},
@@ -94,9 +95,14 @@ impl Mailbox {
         self.read = self.read.max(news);
     }
 
+    /// Whether all rows are known that there was news of.
+    pub(crate) fn is_read(&self) -> bool {
+        self.read >= self.news
+    }
+
     /// A drain is asked now.
     pub(super) fn drain(&mut self, step: StepNo) {
-        if self.read < self.news {
+        if !self.is_read() {
             self.drains.insert(step, self.news);
         }
     }
@@ -164,7 +170,9 @@ impl Life {
                 self.log.act(Act::Take { row });
             }
             Message::Outcome { step, attempt, end, .. } => self.outcome_row(row, step, attempt, end),
-            Message::Resolve { step, attempt, how, by, .. } => self.resolve_row(row, step, attempt, how, by),
+            Message::Resolve { step, attempt, how, by, kept, .. } => {
+                self.resolve_row(row, step, attempt, Word { how, by, kept: kept.is_some() });
+            }
             Message::Child { generation, step, end, child } => self.child_ended(row, generation, step, &child, end),
             Message::Cancel { reason, by, parent } => self.cancel_row(row, &reason, &by, parent.as_ref()),
             Message::Signal(_) | Message::Reply(_) => unreachable!("kept for who waits for it"),
@@ -218,29 +226,32 @@ impl Life {
 
     // ---- questions ----
 
-    /// Takes the next answer to an open question.
+    /// Takes the next answer to an open question: the first that fits counts.
     pub(super) fn next_reply(&mut self) -> bool {
         for i in 0..self.mailbox.replies.len() {
             let (row, reply) = &self.mailbox.replies[i];
-            let open = self.mailbox.questions.iter().copied().find_map(|step| {
-                let question = self.question(step)?;
-                (*question.path == *reply.path && self.setting.generation.0 == reply.generation)
-                    .then_some((step, question.set_aside))
+            let open = self.mailbox.questions.iter().copied().find(|step| {
+                let question = self.question(*step);
+                question.is_some_and(|question| *question.path == *reply.path)
+                    && self.setting.generation.0 == reply.generation
             });
             let row = *row;
             match open {
                 // The question is closed; whoever answered is told so.
                 None => {
-                    self.mailbox.replies.remove(i);
+                    let (_, reply) = self.mailbox.replies.remove(i);
+                    if reply.unchecked.is_some() {
+                        let Reply { path, by, .. } = reply;
+                        tracing::warn!(
+                            question = path,
+                            by,
+                            "an answer that was kept is not taken: nobody waits for one any more"
+                        );
+                    }
                     self.log.act(Act::Take { row });
                     return true;
                 }
-                Some((_, round)) if round != reply.round => {
-                    self.mailbox.replies.remove(i);
-                    self.log.act(Act::Take { row });
-                    return true;
-                }
-                Some((step, _)) if self.is_wanted(step) => {
+                Some(step) if self.is_wanted(step) => {
                     let (_, reply) = self.mailbox.replies.remove(i);
                     self.log.act(Act::Take { row });
                     self.answered(step, row, reply);
@@ -263,6 +274,7 @@ impl Life {
         let (answer, delivered) = match reply.verdict {
             Ok(value) => {
                 if let Err(reason) = self.fits(step, &value) {
+                    tracing::warn!(%step, by = reply.by, "an answer is set aside, the question is open: {reason}; answer again");
                     let signal = Signal { id: row, value: value.to_vec().into() };
                     self.append(Kind::SignalSetAside { step, signal, reason: reason.into() });
                     return;
@@ -320,7 +332,7 @@ impl Life {
             match fits {
                 Ok(()) => messages.push(mail),
                 Err(reason) => {
-                    tracing::warn!(signal = name, "a message is set aside: {reason}");
+                    tracing::warn!(%step, signal = name, "a message is set aside, the wait goes on: {reason}; send another one");
                     let signal = Signal { id: mail.id, value: value.to_vec().into() };
                     if !self.append(Kind::SignalSetAside { step, signal, reason: reason.into() }) {
                         return true;
@@ -347,6 +359,19 @@ impl Life {
         }
         self.complete(received, step, delivered);
         true
+    }
+
+    /// What the next message of a name must decode as, if that can be said: somebody waits for it, and no other comes before.
+    pub(crate) fn takes_next(&self, name: &str) -> Option<Takes> {
+        let Mailbox { signals, waits, .. } = &self.mailbox;
+        if signals.contains_key(name) || !self.mailbox.is_read() || self.state().ending.is_some() {
+            return None;
+        }
+        let step = *waits.get(name)?.first()?;
+        match self.state().steps.get(&step)?.what {
+            What::Signal { drain: false, .. } => self.core().takes(step),
+            _ => None,
+        }
     }
 
     /// Whether a value decodes as what a step waits for; why not, if not. Decoding is user code.

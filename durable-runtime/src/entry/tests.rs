@@ -116,6 +116,14 @@ fn every_kind() -> Vec<Entry<'static>> {
         Kind::EffectResolved { step, attempt, how: Resolved::RunAgain, by: "a person".into() },
         Kind::SignalSetAside { step, signal: signal(1), reason: "no number".into() },
         Kind::UndoCalled { undo: 300 },
+        Kind::ResolutionSetAside {
+            step,
+            attempt,
+            how: Resolved::Succeeded,
+            value: value(),
+            by: "ann".into(),
+            reason: "no number".into(),
+        },
     ];
     kinds.into_iter().map(|kind| Entry { at: 1_700_000_000_000, kind }).collect()
 }
@@ -131,7 +139,7 @@ fn entry_of(name: &str) -> Entry<'static> {
 }
 
 /// A frame as it is on disk for ever, for each of [`every_kind`].
-const GOLDEN: [&str; 46] = [
+const GOLDEN: [&str; 47] = [
     "6f000000eb5d0ad96adf54b601fd0068e5cf8b0100000006726566756e640e6167656e74733a3a726566756e64010301a176fe0000000000000000000000000000008005302e312e3005fd00806e87740100000104626f737301070105756e7061790e6167656e74733a3a726566756e64020201800601036b3a32",
     "100000008e0d59ad15d7fbfd01fd0068e5cf8b01000001000301a176",
     "130000005c5b63eed9a3e52b01fd0068e5cf8b01000001010301a176026e6f",
@@ -178,6 +186,7 @@ const GOLDEN: [&str; 46] = [
     "17000000709bdf5381d736ca01fd0068e5cf8b01000018030202086120706572736f6e",
     "1b000000813e0e4a59b0102201fd0068e5cf8b0100001903010301a176096e6f206e756d626572",
     "0e0000005241287424fb213b01fd0068e5cf8b0100001afb2c01",
+    "20000000423ad630cf5c778201fd0068e5cf8b0100001b0302000301a17603616e6e096e6f206e756d626572",
 ];
 
 #[test]

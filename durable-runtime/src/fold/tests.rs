@@ -310,8 +310,32 @@ fn what_is_set_aside_ends_no_wait_and_begins_the_next_round_of_a_question() {
     check(&[awaited(), set_aside(), received(STEP)], None);
     let state = check(&[asked(), set_aside(), set_aside()], Some(StepState::Waiting));
     let What::Question(question) = &state.steps[&STEP].what else { unreachable!("a question was asked") };
-    assert_eq!((question.set_aside, question.asked_at), (2, 1));
+    assert_eq!((question.set_aside.shown(), question.asked_at), (Some((2, "no number")), 1));
     illegal(&[sleep(), set_aside()], "nobody waits for it");
+}
+
+#[test]
+fn a_word_that_is_set_aside_leaves_the_doubt_as_it_is_until_the_step_is_called_again() {
+    let aside = |attempt| Kind::ResolutionSetAside {
+        step: STEP,
+        attempt,
+        how: Resolved::Succeeded,
+        value: b"v"[..].into(),
+        by: "ann".into(),
+        reason: "no number".into(),
+    };
+    let words = |state: &RunState| match &state.steps[&STEP].what {
+        What::Effect(effect) => effect.set_aside.clone(),
+        _ => unreachable!("an effect was called"),
+    };
+    let doubted = [wire(), doubt(ONE), aside(ONE), aside(ONE)];
+    let state = fold(&doubted).unwrap();
+    assert!(matches!(state.steps[&STEP].state, StepState::InDoubt(ONE, ..)));
+    assert_eq!(words(&state).shown(), Some((2, "no number")));
+    let called_again = [&doubted[..], &[resolved(ONE, Resolved::RunAgain), again(TWO)]].concat();
+    assert_eq!(words(&fold(&called_again).unwrap()).shown(), None);
+    illegal(&[wire(), aside(ONE)], "that attempt is not in doubt");
+    illegal(&[wire(), doubt(ONE), aside(TWO)], "that attempt is not in doubt");
 }
 
 #[test]

@@ -1,20 +1,23 @@
 //! How a run is looked at: by its life, if it has one, else by the log that it has left.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
 
 use super::{AnyRun, Runtime};
 use crate::{
     clock::Millis,
-    core::Stop,
+    core::{Stop, Takes},
     error::{Error, Kind},
     head::{Aside, HeadInfo, HowEnded, ParkedInfo},
-    id::RunId,
+    id::{Generation, RunId, StepNo},
     store::{RunRecord, Store, Write},
     view::{Hold, Look, OpenQuestion, Status, Stored, fold_log},
-    worker::{Input, Phase, RunCell},
+    worker::{BodyInfo, Input, Phase, RunCell},
 };
+
+/// How long a run is waited for that is asked what it takes.
+const TAKES_WAIT: Duration = Duration::from_millis(250);
 
 /// One run of a list, as it was found.
 pub(super) struct Seen {
@@ -97,9 +100,12 @@ impl Runtime {
                     && (closing || record.is_waiting());
                 record.head.live && (deep || waits)
             };
+            let bodies = shared.bodies.all();
             let read = move |store: &dyn Store| {
                 let fold = |(i, id, record, at): (usize, RunId, RunRecord, At)| {
-                    let folded = folds(&record, &at).then(|| fold_log(store, &id, record.head.generation));
+                    let rests = matches!(at, At::Parked(_) | At::NoCode { .. }) || closing && matches!(at, At::Store);
+                    let folded = folds(&record, &at)
+                        .then(|| Folded::of(store, &id, record.head.generation, rests.then_some(&bodies)));
                     (i, id, record, at, folded)
                 };
                 Ok(stored.into_iter().map(fold).collect::<Vec<_>>())
@@ -137,7 +143,7 @@ impl Runtime {
     }
 
     /// What the store says of a run.
-    fn stored(&self, id: RunId, record: RunRecord, at: At, folded: Option<Result<Stored, Stop>>) -> Seen {
+    fn stored(&self, id: RunId, record: RunRecord, at: At, folded: Option<Result<Folded, Stop>>) -> Seen {
         let shared = self.shared();
         let (store, now) = (shared.store.about().id, shared.clock.wall());
         let head = HeadInfo::read(&record.head);
@@ -153,7 +159,7 @@ impl Runtime {
         }
         let parked = |parked: ParkedInfo| (Status::Parked(parked.public()), parked.since);
         let (look, damage) = match folded {
-            Some(Ok(stored)) => (Some(Look::of(&stored, &id, store, now)), None),
+            Some(Ok(Folded { stored, lost })) => (Some(Look::of(&stored, &id, store, now, &lost)), None),
             Some(Err(stop)) => (None, Some(ParkedInfo::of(&stop, started_at))),
             None => (None, None),
         };
@@ -192,12 +198,12 @@ impl Runtime {
                 }
                 Phase::Live | Phase::Opening => {}
             }
-            let (answer, look) = oneshot::channel();
-            followed.cell.tell(Input::Look(answer));
+            let (asked, answer) = oneshot::channel();
+            followed.cell.tell(Input::Look(asked));
             if let Phase::Asleep = phase {
                 shared.nudge(id);
             }
-            let asked = Asked { look, phase: followed.phase.clone() };
+            let asked = Asked { answer, phase: followed.phase.clone() };
             let mut closing = shared.closing.subscribe();
             let look = tokio::select! {
                 look = asked.answer() => Some(look),
@@ -213,20 +219,28 @@ impl Runtime {
         }
     }
 
+    /// What the next message of a name to a run must decode as, if the run is in memory and waits for one.
+    pub(super) async fn takes_next(&self, id: &RunId, name: &str) -> Option<Takes> {
+        let At::Live(cell) = self.at(id) else { return None };
+        let asked = Asked::of(&cell, |asked| Input::Takes(name.to_owned(), asked));
+        // A run whose code keeps its thread busy must not keep whoever sends it something.
+        tokio::time::timeout(TAKES_WAIT, asked.answer()).await.ok()??
+    }
+
     async fn look_at_log(&self, id: &RunId) -> Result<Looked, Error> {
-        let (stored, record) = self.fold(id).await?;
+        let (Folded { stored, lost }, record) = self.fold(id).await?;
         if !record.head.live {
             return Ok(Looked::Ended);
         }
         let shared = self.shared();
-        Ok(Looked::Log(Look::of(&stored, id, shared.store.about().id, shared.clock.wall())))
+        Ok(Looked::Log(Look::of(&stored, id, shared.store.about().id, shared.clock.wall(), &lost)))
     }
 
-    /// Folds a run's newest log.
-    pub(super) async fn fold(&self, id: &RunId) -> Result<(Stored, RunRecord), Error> {
-        let run = id.clone();
+    /// Folds the newest log of a run that has no life.
+    async fn fold(&self, id: &RunId) -> Result<(Folded, RunRecord), Error> {
+        let (run, bodies) = (id.clone(), self.shared().bodies.all());
         let read = move |store: &dyn Store| match store.run(&run)? {
-            Some(record) => Ok(Some((fold_log(store, &run, record.head.generation), record))),
+            Some(record) => Ok(Some((Folded::of(store, &run, record.head.generation, Some(&bodies)), record))),
             None => Ok(None),
         };
         match self.shared().read(read).await? {
@@ -281,6 +295,31 @@ impl AnyRun {
     }
 }
 
+/// A run's log, and which of its steps are in doubt without its saying so.
+struct Folded {
+    stored: Stored,
+    lost: BTreeSet<StepNo>,
+}
+
+impl Folded {
+    /// `bodies`: those that are under way here, if the run has no life that knows what its steps do.
+    fn of(
+        store: &dyn Store,
+        run: &RunId,
+        generation: Generation,
+        bodies: Option<&Vec<BodyInfo>>,
+    ) -> Result<Folded, Stop> {
+        let stored = fold_log(store, run, generation)?;
+        let lost = match bodies {
+            Some(bodies) => stored.lost(store, run, |path, attempt| {
+                bodies.iter().any(|body| (&body.run, &*body.path, body.attempt) == (run, path, attempt))
+            })?,
+            None => BTreeSet::new(),
+        };
+        Ok(Folded { stored, lost })
+    }
+}
+
 impl Seen {
     fn of(id: RunId, record: &RunRecord, status: Status, since: Millis, look: Option<Look>) -> Seen {
         let head = HeadInfo::read(&record.head);
@@ -294,27 +333,31 @@ fn is_on_its_way(record: &RunRecord) -> bool {
     record.head.live && !record.is_waiting() && Aside::read(record.aside.as_ref()).parked.is_none()
 }
 
-/// A look that a run's task was asked for.
-struct Asked {
-    look: oneshot::Receiver<Look>,
+/// What a run's task was asked for.
+struct Asked<T> {
+    answer: oneshot::Receiver<T>,
     phase: watch::Receiver<Phase>,
 }
 
-fn ask(cell: &RunCell) -> Asked {
-    let mut phase = cell.phase.subscribe();
-    phase.mark_unchanged();
-    let (answer, look) = oneshot::channel();
-    cell.tell(Input::Look(answer));
-    Asked { look, phase }
+fn ask(cell: &RunCell) -> Asked<Look> {
+    Asked::of(cell, Input::Look)
 }
 
-impl Asked {
+impl<T> Asked<T> {
+    fn of(cell: &RunCell, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Asked<T> {
+        let mut phase = cell.phase.subscribe();
+        phase.mark_unchanged();
+        let (asked, answer) = oneshot::channel();
+        cell.tell(input(asked));
+        Asked { answer, phase }
+    }
+
     /// `None`: nobody answers any more.
-    async fn answer(self) -> Option<Look> {
-        let Asked { mut look, mut phase } = self;
+    async fn answer(self) -> Option<T> {
+        let Asked { mut answer, mut phase } = self;
         loop {
             tokio::select! {
-                look = &mut look => return look.ok(),
+                answer = &mut answer => return answer.ok(),
                 changed = phase.changed() => {
                     let gone = matches!(*phase.borrow_and_update(), Phase::Ended(_) | Phase::Gone | Phase::Asleep);
                     if changed.is_err() || gone {

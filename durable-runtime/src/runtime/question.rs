@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Request, Runtime, look::Looked};
+use super::{Request, Runtime, look::Looked, start::random_bits};
 use crate::{
     core::{Stop, Takes},
     error::{Code, Error, Kind},
@@ -44,7 +44,8 @@ impl Reply {
 pub enum Answered {
     /// The run has taken it.
     Taken,
-    /// It is durable, and the run takes it as soon as it goes on: it is parked, waits for its code, or is in no process.
+    /// It is durable, and the run takes it as soon as it goes on: it is parked, waits for its code, or is in no process. Nobody can say until
+    /// then whether a value is of the type that was asked for; of several answers that are kept the run takes the first that is.
     Kept,
 }
 
@@ -139,9 +140,9 @@ impl Runtime {
         Ok(open)
     }
 
-    /// Answers a question. The first answer counts, and whoever comes later is told so. When the answer is [`Answered::Taken`] the run goes
-    /// on with it; [`Answered::Kept`] says that it is durable, and that the run is parked, waits for its code, or is in no process:
-    /// it is taken when that is over.
+    /// Answers a question. The first answer that fits counts, and whoever comes later is told so. When the answer is [`Answered::Taken`] the
+    /// run goes on with it; [`Answered::Kept`] says that it is durable, and that the run is parked, waits for its code, or is in no
+    /// process: it is taken when that is over, unless one before it fits.
     ///
     /// # Errors
     ///
@@ -207,7 +208,7 @@ impl Answering {
             if !may.is_empty() && !self.by.as_ref().is_some_and(|by| may.contains(by)) {
                 return Err(Kind::MayNotAnswer { token: self.token.clone(), who: self.by.clone(), may }.into());
             }
-            let round = match self.runtime.look_closely(&self.at.run).await? {
+            let (round, checked) = match self.runtime.look_closely(&self.at.run).await? {
                 // Its log says how the question came to its end.
                 Looked::Ended => continue,
                 Looked::Life(look) => match self.open(&look.questions) {
@@ -216,26 +217,30 @@ impl Answering {
                         return Err(Kind::QuestionClosed { token: self.token.clone() }.into());
                     }
                     None => continue,
-                    Some(ask) if ask.expired => return Err(self.over(ask.round).await?),
-                    Some(ask) => self.check(ask)?,
+                    Some(ask) if ask.expired => return Err(self.over().await?),
+                    Some(ask) => (ask.round, self.check(ask)?),
                 },
                 Looked::Log(look) => match self.open(&look.questions) {
                     None => continue,
-                    Some(ask) if ask.expired => return Err(self.over(ask.round).await?),
-                    Some(ask) => self.check(ask)?,
+                    Some(ask) if ask.expired => return Err(self.over().await?),
+                    Some(ask) => (ask.round, self.check(ask)?),
                 },
             };
+            let given = self.given().await?;
+            if let Some(first) = given.iter().find(|first| first.unchecked.is_none()) {
+                return Err(self.answered(&first.by));
+            }
+            let reply = self.reply(round, if checked { None } else { Some(random_bits()?) });
+            let same = |before: &mailbox::Reply| (&before.verdict, &before.by) == (&reply.verdict, &reply.by);
+            if !checked && given.iter().any(same) {
+                return Ok(Answered::Kept);
+            }
             // Whatever comes now is put behind this.
             let seen = self.runtime.record(&self.at.run).await?.version;
-            let row = self.row(round);
+            let row = Message::Reply(reply).row();
             match shared.put(self.at.run.clone(), row.clone(), Addressee::Unfinished).await {
-                Ok(Written::Done) => return self.taken(log, row.id, round, seen).await,
-                Ok(Written::Exists) => {
-                    if let Some(by) = self.first(row.id).await? {
-                        return Err(self.answered(&by));
-                    }
-                    // It was taken, or was of no use: the log says so.
-                }
+                Ok(Written::Done) => return self.taken(log, row.id, seen).await,
+                // Somebody was faster; or it was taken, or was of no use, and the log says so.
                 Ok(_) => {}
                 Err(StoreError::NoSuchRun) => return Err(self.not_found()),
                 Err(e) => return Err(e.into()),
@@ -248,10 +253,10 @@ impl Answering {
     }
 
     /// A question whose time is over: somebody may have answered it in time, and the run has not got to that yet.
-    async fn over(&self, round: u32) -> Result<Error, Error> {
-        // First the row, then the log: what has taken the row stands in the log then.
-        if let Some(by) = self.first(self.row(round).id).await? {
-            return Ok(self.answered(&by));
+    async fn over(&self) -> Result<Error, Error> {
+        // First the rows, then the log: what has taken a row stands in the log then.
+        if let Some(first) = self.given().await?.iter().find(|first| first.unchecked.is_none()) {
+            return Ok(self.answered(&first.by));
         }
         let (log, _) = self.read(AskedLog::new(self.fresh(), self.at.path.clone())).await?;
         Ok(match log.asked.and_then(|asked| asked.end) {
@@ -260,12 +265,17 @@ impl Answering {
         })
     }
 
-    /// Whether an open question takes this answer; which round of answers it is.
-    fn check(&self, ask: &OpenAsk) -> Result<u32, Error> {
-        if let (Ok(value), Some(takes)) = (&self.verdict, ask.takes) {
-            fits(takes, value).map_err(|reason| Kind::AnswerDoesNotFit { token: self.token.clone(), reason })?;
+    /// Whether an open question is known to take this answer.
+    fn check(&self, ask: &OpenAsk) -> Result<bool, Error> {
+        match (&self.verdict, ask.takes) {
+            (Ok(value), Some(takes)) => {
+                fits(takes, value).map_err(|reason| Kind::AnswerDoesNotFit { token: self.token.clone(), reason })?;
+                Ok(true)
+            }
+            (Ok(_), None) => Ok(false),
+            // A no is always one.
+            (Err(_), _) => Ok(true),
         }
-        Ok(ask.round)
     }
 
     /// Whether what was appended to the log since says nothing of the question's end.
@@ -295,35 +305,38 @@ impl Answering {
         Ok((log, live))
     }
 
-    fn row(&self, round: u32) -> Row {
+    fn reply(&self, round: u32, unchecked: Option<u128>) -> mailbox::Reply {
         let verdict = self.verdict.as_ref().map(|value| value.as_bytes().clone()).map_err(Clone::clone);
         let by = self.by.clone().unwrap_or_else(|| "a person".into());
         let (generation, path) = (self.at.generation.0, self.at.path.clone());
-        Message::Reply(mailbox::Reply { generation, path, round, verdict, by }).row()
+        mailbox::Reply { generation, path, round, verdict, by, unchecked }
     }
 
-    /// Who has put the row that is there in place of this answer's.
-    async fn first(&self, row: u128) -> Result<Option<String>, Error> {
+    /// The answers that the run has not taken, in the order in which they were given.
+    async fn given(&self) -> Result<Vec<mailbox::Reply>, Error> {
         let run = self.at.run.clone();
         let rows = self.runtime.shared().read(move |store| store.rows(&run, 0, usize::MAX)).await?;
-        let first = rows.iter().find(|(_, there)| there.id == row).and_then(|(_, row)| Message::read(row));
-        Ok(match first {
-            Some(Message::Reply(reply)) => Some(reply.by),
+        let of_it = |(_, row): &(u64, Row)| match Message::read(row) {
+            Some(Message::Reply(reply)) if (reply.generation, &reply.path) == (self.at.generation.0, &self.at.path) => {
+                Some(reply)
+            }
             _ => None,
-        })
+        };
+        Ok(rows.iter().filter_map(of_it).collect())
     }
 
     /// Waits until the run has taken the row, or cannot.
-    async fn taken(&self, log: AskedLog, row: u128, round: u32, seen: u64) -> Result<Answered, Error> {
-        match self.wait_taken(log, row, round, seen).await {
+    async fn taken(&self, log: AskedLog, row: u128, seen: u64) -> Result<Answered, Error> {
+        match self.wait_taken(log, row, seen).await {
             // Shut down meanwhile: the row is durable, and that is all that can be known here.
             Err(error) if error.code() == Code::Closed => Ok(Answered::Kept),
             taken => taken,
         }
     }
 
-    async fn wait_taken(&self, mut log: AskedLog, row: u128, round: u32, seen: u64) -> Result<Answered, Error> {
+    async fn wait_taken(&self, mut log: AskedLog, row: u128, seen: u64) -> Result<Answered, Error> {
         let shared = self.runtime.shared();
+        let mine = self.reply(0, None);
         loop {
             // Followed first: what happens after the look at the store is not missed.
             let mut followed = shared.follow(&self.at.run);
@@ -340,7 +353,8 @@ impl Answering {
                 return Err(Kind::AnswerDoesNotFit { token: self.token.clone(), reason: reason.clone() }.into());
             }
             match &asked.end {
-                Some(AskedEnd::Answered { round: at, .. }) if *at == round => return Ok(Answered::Taken),
+                // Whoever has said the same at the same moment is the same person.
+                Some(AskedEnd::Answered { by, verdict }) if is_that(&mine, by, verdict) => return Ok(Answered::Taken),
                 Some(end) => return Err(self.too_late(end)),
                 None if !there || !live => return Err(Kind::QuestionClosed { token: self.token.clone() }.into()),
                 None => {}
@@ -375,8 +389,18 @@ impl Answering {
     }
 }
 
+/// Whether that is what was taken.
+fn is_that(reply: &mailbox::Reply, by: &str, verdict: &Result<Vec<u8>, String>) -> bool {
+    let same = match (&reply.verdict, verdict) {
+        (Ok(given), Ok(taken)) => **given == **taken,
+        (Err(given), Err(taken)) => given == taken,
+        _ => false,
+    };
+    same && reply.by == by
+}
+
 /// Whether a value is of the type that was asked for; why not, if not. Decoding is user code.
-fn fits(takes: Takes, value: &Value) -> Result<(), String> {
+pub(super) fn fits(takes: Takes, value: &Value) -> Result<(), String> {
     // JSON says in better words what it expected.
     let in_words = |error: ValueError| takes(&Value::from_json(&value.to_json())).err().unwrap_or(error);
     let fits = catch_unwind(AssertUnwindSafe(|| takes(value).map_err(in_words)));

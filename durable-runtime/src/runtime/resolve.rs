@@ -1,6 +1,6 @@
 //! Steps in doubt, and a person's word on them.
 
-use super::{Runtime, look::Looked};
+use super::{AnyRun, Runtime, look::Looked, start::random_bits};
 use crate::{
     contract::Returns,
     error::{Error, Kind},
@@ -9,7 +9,7 @@ use crate::{
     mailbox::{Message, Verdict},
     store::{Addressee, StoreError, Written},
     value::{Value, ValueError},
-    view::Hold,
+    view::{Hold, Status},
 };
 
 /// A person's word on a step in doubt.
@@ -25,6 +25,17 @@ enum Given {
     FailedWith(Both),
     Failed(String),
     RunAgain,
+}
+
+/// What became of a person's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resolved {
+    /// It fits, and the run goes on with it.
+    Taken,
+    /// It is durable, and the run takes it as soon as it goes on: it is parked, waits for its code, or is in no process. Until then a later
+    /// word corrects it. A value that is none of the effect's type is set aside then, and the step stays in doubt: [`Hold::set_aside`].
+    Kept,
 }
 
 /// A value as it would be recorded: by itself, and as the `Ok` or `Err` of a `Result`.
@@ -75,7 +86,9 @@ impl Resolution {
 }
 
 impl Runtime {
-    /// All steps that are in doubt and wait for a person, over all runs, those that are not in memory included.
+    /// All steps that are in doubt and wait for a person, over all runs, those that are not in memory included. What must not happen twice
+    /// and whose process is gone is among them before another process has opened the store; with `in_doubt = error` or `reconcile` that
+    /// process sees to it, unless somebody has said before what happened.
     ///
     /// # Errors
     ///
@@ -86,14 +99,15 @@ impl Runtime {
         Ok(holds)
     }
 
-    /// Says what a step in doubt did. When this returns, the word is durable, and the run goes on with it: at once, or, if it is
-    /// parked, waits for its code, or goes on in no process, as soon as it does. Then the value is looked at only by the run; one that
-    /// is none of the effect's type leaves the step as it is.
+    /// Says what a step in doubt did. When this returns, the word is durable: [`Resolved::Taken`] if the run goes on with it, and
+    /// [`Resolved::Kept`] if it is parked, waits for its code, or goes on in no process. A word that is kept counts when the run goes on,
+    /// unless a later one has corrected it, or its value turns out to be none of the effect's type; then the log has
+    /// `resolution.set_aside`.
     ///
     /// # Errors
     ///
-    /// The step is not in doubt, or another attempt is than the one named; a word on it was given before; the value does not fit
-    /// the effect's type; what the store says.
+    /// The step is not in doubt, or another attempt is than the one named; a word on it was given before, and the run goes on with
+    /// that; the value does not fit the effect's type; what the store says.
     ///
     /// # Examples
     ///
@@ -128,7 +142,7 @@ impl Runtime {
         step: StepNo,
         attempt: Attempt,
         resolution: Resolution,
-    ) -> Result<(), Error> {
+    ) -> Result<Resolved, Error> {
         let id = RunId::new(run)?;
         let shared = self.shared();
         self.record(&id).await?;
@@ -143,8 +157,14 @@ impl Runtime {
         };
         let hold = look.holds.into_iter().chain(look.reconciling).find(|hold| hold.step == step);
         let Some(hold) = hold else {
-            let state = self.state(&id).await?;
-            return Err(Kind::NotInDoubt { run: id, step, state: format!("the run is {state}") }.into());
+            let status = AnyRun { id: id.clone(), runtime: self.clone() }.status().await?;
+            let state = match (&status, status.next_action()) {
+                (Status::Interrupted, Some(next)) => {
+                    format!("the run is interrupted, and what it did last is not known before it goes on: {next}")
+                }
+                _ => format!("the run is {}", status.as_str()),
+            };
+            return Err(Kind::NotInDoubt { run: id, step, state }.into());
         };
         if hold.attempt != attempt {
             return Err(Kind::StaleAttempt { run: id, step, given: attempt, current: hold.attempt }.into());
@@ -152,23 +172,39 @@ impl Runtime {
         let generation = look.generation;
         let spoken = |state: &str| Kind::NotInDoubt { run: id.clone(), step, state: state.to_owned() }.into();
         const BEFORE: &str = "a word on it was given before, and the run has not taken it yet";
-        let is_word = |message: Option<Message>| {
-            matches!(message, Some(Message::Resolve { generation: g, step: s, attempt: a, .. })
-                if (g, s, a) == (generation, step, attempt))
-        };
-        if given.iter().any(|(_, row)| is_word(Message::read(row))) {
-            return Err(spoken(BEFORE));
+        let mut last = None;
+        for (_, row) in &given {
+            match Message::read(row) {
+                Some(Message::Resolve { generation: g, step: s, attempt: a, how, by, kept })
+                    if (g, s, a) == (generation, step, attempt) =>
+                {
+                    // Only what the run itself has not looked at may be corrected.
+                    if by_life || kept.is_none() {
+                        return Err(spoken(BEFORE));
+                    }
+                    last = Some((how, by));
+                }
+                _ => {}
+            }
         }
         let returns = look.returns.remove(&step);
-        let how = match (by_life, returns) {
-            (true, returns) => verdict(&id, &hold, returns, resolution.verdict, shared.limits.value_bytes_max)?,
-            (false, _) => unchecked(&id, &hold, resolution.verdict, shared.limits.value_bytes_max)?,
+        let (how, kept) = match by_life {
+            true => (verdict(&id, &hold, returns, resolution.verdict, shared.limits.value_bytes_max)?, None),
+            false => {
+                let how = unchecked(&id, &hold, resolution.verdict, shared.limits.value_bytes_max)?;
+                (how, Some(random_bits()?))
+            }
         };
-        let row = Message::Resolve { generation, step, attempt, how, by: resolution.by }.row();
+        let word = (how, resolution.by);
+        if last.as_ref() == Some(&word) {
+            return Ok(Resolved::Kept);
+        }
+        let (how, by) = word;
+        let row = Message::Resolve { generation, step, attempt, how, by, kept }.row();
         match shared.put(id.clone(), row, Addressee::Unfinished).await {
             Ok(Written::Exists) => Err(spoken(BEFORE)),
             Ok(Written::Ended) => Err(spoken("the run has ended")),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(if by_life { Resolved::Taken } else { Resolved::Kept }),
             Err(StoreError::NoSuchRun) => Err(Kind::RunNotFound(id).into()),
             Err(e) => Err(e.into()),
         }

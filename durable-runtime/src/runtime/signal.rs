@@ -6,6 +6,8 @@ use serde::Serialize;
 
 use super::{
     AnyRun, Request, Run, Runtime,
+    look::Looked,
+    question::fits,
     start::{ToStart, random_bits},
 };
 use crate::{
@@ -39,6 +41,18 @@ struct Letter {
     name: String,
     value: Result<Value, ValueError>,
     id: Option<String>,
+    /// Whether a run that is not in memory is asked what it waits for.
+    looks: bool,
+}
+
+/// What is put, if it fits.
+struct Sealed {
+    name: String,
+    value: Value,
+    row: Row,
+    /// Its sender has named it: it may be the same as one before.
+    named: bool,
+    looks: bool,
 }
 
 impl fmt::Debug for SignalRequest {
@@ -55,12 +69,12 @@ impl<R> fmt::Debug for SignalOrStart<R> {
 
 impl Letter {
     fn new<T: Serialize + ?Sized>(name: &str, value: &T) -> Letter {
-        Letter { name: name.to_owned(), value: Value::encode(value), id: None }
+        Letter { name: name.to_owned(), value: Value::encode(value), id: None, looks: false }
     }
 
     /// The row of a mailbox, if all of it can be recorded.
-    fn row(self, runtime: &Runtime) -> Result<Row, Error> {
-        let Letter { name, value, id } = self;
+    fn seal(self, runtime: &Runtime) -> Result<Sealed, Error> {
+        let Letter { name, value, id, looks } = self;
         let what = || format!("the value of signal {name:?}");
         let value = value.map_err(|error| Kind::NotRecordable { what: what(), error })?;
         let limit = runtime.shared().limits.value_bytes_max;
@@ -70,12 +84,14 @@ impl Letter {
         if name.len() > limit {
             return Err(Kind::TooLarge { what: "the name of a signal".into(), size: name.len(), limit }.into());
         }
+        let named = id.is_some();
         let id = match id {
             Some(id) => Mail::named_id(&name, &id),
             None => random_bits()?,
         };
         let sent_at = runtime.shared().clock.wall();
-        Ok(Message::Signal(Mail { id, name, value: value.as_bytes().clone(), sent_at }).row())
+        let mail = Mail { id, name: name.clone(), value: value.as_bytes().clone(), sent_at };
+        Ok(Sealed { name, value, row: Message::Signal(mail).row(), named, looks })
     }
 }
 
@@ -84,6 +100,12 @@ impl SignalRequest {
     /// has taken it, it is the same message. Without one, each is another.
     pub fn id(mut self, id: impl Into<String>) -> SignalRequest {
         self.letter.id = Some(id.into());
+        self
+    }
+
+    /// A run that is not in memory is asked what it waits for, which costs a replay: for a person, who is told then, what is a program's fault.
+    pub(crate) fn looking_first(mut self) -> SignalRequest {
+        self.letter.looks = true;
         self
     }
 }
@@ -101,8 +123,8 @@ impl SignalRequest {
     pub(crate) async fn send(self) -> Result<bool, Error> {
         let SignalRequest { runtime, run, letter } = self;
         let run = run?;
-        let row = letter.row(&runtime)?;
-        Ok(runtime.put_signal(run, row).await? == Written::Exists)
+        let sealed = letter.seal(&runtime)?;
+        Ok(runtime.put_signal(run, &sealed).await? == Written::Exists)
     }
 }
 
@@ -123,7 +145,7 @@ impl<R: Recordable> IntoFuture for SignalOrStart<R> {
         let SignalOrStart { runtime, start, letter, .. } = self;
         Box::pin(async move {
             let start = start?;
-            let row = letter.row(&runtime)?;
+            let sealed = letter.seal(&runtime)?;
             let id = start.id.clone();
             loop {
                 let there = match runtime.record(&id).await {
@@ -133,14 +155,14 @@ impl<R: Recordable> IntoFuture for SignalOrStart<R> {
                 };
                 if there {
                     let run = runtime.existing(&start).await?;
-                    match runtime.put_signal(id.clone(), row.clone()).await {
+                    match runtime.put_signal(id.clone(), &sealed).await {
                         // Removed meanwhile.
                         Err(error) if error.is_not_found() => continue,
                         sent => drop(sent?),
                     }
                     return Ok(Run { run, _returns: PhantomData });
                 }
-                let run = match runtime.create(&start, Some(row.clone())).await? {
+                let run = match runtime.create(&start, Some(sealed.row.clone())).await? {
                     true => AnyRun { id, runtime },
                     // Somebody else was faster, and the message is in the mailbox.
                     false => runtime.existing(&start).await?,
@@ -156,12 +178,15 @@ impl Runtime {
     /// `Ok` the message is durable, and the run takes it, at once or whenever it waits for that name: none is lost, none is taken twice,
     /// and those of one name are taken in the order in which they came.
     ///
-    /// What the run does not take before it ends is listed by [`AnyRun::messages`].
+    /// What the run does not take before it ends is listed by [`AnyRun::messages`]. A value of another type than the run waits for is refused
+    /// if the run is in memory and waits for that name; else the run sets it aside when it gets to it: see
+    /// [`StepView::set_aside`](crate::StepView::set_aside).
     ///
     /// # Errors
     ///
     /// There is no such run ([`Error::is_not_found`]), or it has ended ([`Error::is_run_ended`]); an invalid id; a value that cannot be
-    /// recorded or is longer than the limit; what the store says.
+    /// recorded or is longer than the limit, or that the run does not take
+    /// ([`SignalDoesNotFit`](crate::Code::SignalDoesNotFit)); what the store says.
     ///
     /// # Cancel safety
     ///
@@ -235,8 +260,11 @@ impl Runtime {
         SignalOrStart { runtime: self.clone(), start, letter, _returns: PhantomData }
     }
 
-    async fn put_signal(&self, run: RunId, row: Row) -> Result<Written, Error> {
-        match self.shared().put(run.clone(), row, Addressee::Unfinished).await {
+    async fn put_signal(&self, run: RunId, sealed: &Sealed) -> Result<Written, Error> {
+        if let Some(reason) = self.does_not_fit(&run, sealed).await? {
+            return Err(Kind::SignalDoesNotFit { run, name: sealed.name.clone(), reason }.into());
+        }
+        match self.shared().put(run.clone(), sealed.row.clone(), Addressee::Unfinished).await {
             Ok(Written::Ended) => {
                 let state = self.state(&run).await?;
                 Err(Kind::RunEnded { run, state }.into())
@@ -245,6 +273,29 @@ impl Runtime {
             Err(StoreError::NoSuchRun) => Err(Kind::RunNotFound(run).into()),
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Why the run will not take a message, if that can be said now.
+    async fn does_not_fit(&self, run: &RunId, sealed: &Sealed) -> Result<Option<String>, Error> {
+        let Sealed { name, value, row, named, looks } = sealed;
+        let mut takes = self.takes_next(run, name).await;
+        if takes.is_none() && *looks && self.record(run).await?.head.live {
+            takes = match self.look_closely(run).await? {
+                Looked::Life(look) => look.signals.get(name).copied(),
+                Looked::Log(_) | Looked::Ended => None,
+            };
+        }
+        let Some(Err(reason)) = takes.map(|takes| fits(takes, value)) else { return Ok(None) };
+        if *named {
+            // Sent before, it is the same message still, whatever the run waits for by now.
+            let id = run.clone();
+            let before = self.shared().read(move |store| store.dump(&id)).await?;
+            let is_it = |there: &u128| *there == row.id;
+            if before.is_some_and(|dump| dump.taken.iter().chain(dump.rows.iter().map(|(_, row)| &row.id)).any(is_it)) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(reason))
     }
 }
 

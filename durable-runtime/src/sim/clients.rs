@@ -23,6 +23,9 @@ use crate::{
     value::Value,
 };
 
+/// What a person has a word on.
+type Doubt = (Generation, StepNo, Attempt);
+
 /// A call of a client.
 struct Call {
     run: usize,
@@ -92,7 +95,7 @@ impl Clients {
     }
 }
 
-/// Who resolves doubts.
+/// Who answers questions and resolves doubts.
 pub(super) const PEOPLE: [&str; 2] = ["ann", "lead"];
 
 impl World {
@@ -330,7 +333,7 @@ impl World {
                     }
                 }
                 What::Question(question) => {
-                    let (path, round) = (question.path.to_string(), question.set_aside);
+                    let (path, round) = (question.path.to_string(), question.set_aside.times);
                     let about = |reply: &Reply| {
                         reply.generation == generation.0 && *reply.path == *path && reply.round == round
                     };
@@ -346,9 +349,9 @@ impl World {
         }
     }
 
-    /// Two people answer a question; the first one's answer is the answer.
+    /// Two people answer a question; the first answer that fits is the answer. Now and then nobody can say whether one does.
     fn answer(&mut self, i: usize, generation: Generation, path: &str, round: u32) {
-        for by in ["ann", "lead"] {
+        for by in PEOPLE {
             let n = self.clients.number();
             let encoded = |value: Value| value.as_bytes().clone();
             let verdict = match self.rng.below(8) {
@@ -357,7 +360,8 @@ impl World {
                 _ => Ok(encoded(Value::encode(&n).unwrap())),
             };
             let (path, by) = (path.to_owned(), by.to_owned());
-            let row = Message::Reply(Reply { generation: generation.0, path, round, verdict, by }).row();
+            let unchecked = (self.faulty && verdict.is_ok() && self.rng.one_in(3)).then_some(u128::from(n));
+            let row = Message::Reply(Reply { generation: generation.0, path, round, verdict, by, unchecked }).row();
             self.call(i, Wanted::Put(row));
         }
     }
@@ -394,9 +398,12 @@ impl World {
             };
             // Now and then about an attempt that is over.
             let attempt = if self.rng.one_in(12) { Attempt(attempt.0 - 1) } else { attempt };
+            if self.faulty && self.rng.one_in(6) {
+                self.resolve_unseen(i, (generation, step, attempt), &how, undoes);
+            }
             for by in PEOPLE {
                 let (how, by) = (how.clone(), by.to_owned());
-                let row = Message::Resolve { generation, step, attempt, how, by }.row();
+                let row = Message::Resolve { generation, step, attempt, how, by, kept: None }.row();
                 if !self.told.rows.get(&i).is_some_and(|rows| rows.iter().any(|(_, there)| there.id == row.id))
                     && !self.clients.has_open(i, |open| open.id == row.id && patiently)
                 {
@@ -404,6 +411,25 @@ impl World {
                     self.call(i, Wanted::Put(row));
                 }
             }
+        }
+    }
+
+    /// Words that nobody could compare with the effect's type: one that does not fit, and one that corrects it, or not.
+    fn resolve_unseen(&mut self, i: usize, (generation, step, attempt): Doubt, how: &Verdict, undoes: bool) {
+        let unfit = |n: u64| {
+            let value = |json: &serde_json::Value| Value::encode(json).unwrap();
+            let said = serde_json::json!(format!("no outcome {n}"));
+            Verdict::Unchecked { ok: true, plain: value(&said), wrapped: value(&serde_json::json!({ "Ok": said })) }
+        };
+        for by in PEOPLE {
+            let n = self.clients.number();
+            let how = match self.rng.one_in(2) && !undoes {
+                true => unfit(n),
+                false => how.clone(),
+            };
+            let (by, kept) = (by.to_owned(), Some(u128::from(n)));
+            let row = Message::Resolve { generation, step, attempt, how, by, kept }.row();
+            self.call(i, Wanted::Put(row));
         }
     }
 

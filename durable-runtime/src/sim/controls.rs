@@ -237,11 +237,11 @@ pub(super) fn crash_not_counted(life: &mut Life) {
 /// Words on doubts, taken for words on whatever attempt is in doubt now.
 pub(super) fn about_any_attempt(life: &Life, rows: Vec<(u64, Row)>) -> Vec<(u64, Row)> {
     let about = |(no, row): (u64, Row)| match Message::read(&row) {
-        Some(Message::Resolve { generation, step, how, by, .. }) => {
+        Some(Message::Resolve { generation, step, how, by, kept, .. }) => {
             match life.state().steps.get(&step).map(|s| &s.state) {
                 Some(StepState::InDoubt(attempt, ..)) => {
                     let attempt: Attempt = *attempt;
-                    (no, Message::Resolve { generation, step, attempt, how, by }.row())
+                    (no, Message::Resolve { generation, step, attempt, how, by, kept }.row())
                 }
                 _ => (no, row),
             }

@@ -30,19 +30,12 @@ pub(crate) struct Asked {
 /// How a question came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AskedEnd {
-    /// Somebody answered, after so many answers that were of no use.
-    Answered { by: String, round: u32 },
+    /// Somebody answered: yes with a value, or no with a reason.
+    Answered { by: String, verdict: Result<Vec<u8>, String> },
     /// Nobody did in time.
     Expired,
     /// The code does not wait for it any more.
     Closed,
-}
-
-impl Asked {
-    /// Which answers count now: [`crate::mailbox::Reply::round`].
-    pub(crate) fn round(&self) -> u32 {
-        u32::try_from(self.set_aside.len()).unwrap_or(u32::MAX)
-    }
 }
 
 impl AskedLog {
@@ -71,11 +64,13 @@ fn take(path: &str, asked: &mut Option<Asked>, before: &RunState, entry: &Entry<
         return;
     }
     asked.end = match &entry.kind {
-        Kind::QuestionAnswered { step, answer: Answered::Expired, .. } if *step == asked.step => {
-            Some(AskedEnd::Expired)
-        }
-        Kind::QuestionAnswered { step, by, .. } if *step == asked.step => {
-            Some(AskedEnd::Answered { by: by.to_string(), round: asked.round() })
+        Kind::QuestionAnswered { step, answer, by } if *step == asked.step => {
+            let by = by.to_string();
+            Some(match answer {
+                Answered::Granted(value) => AskedEnd::Answered { by, verdict: Ok(value.to_vec()) },
+                Answered::Refused(reason) => AskedEnd::Answered { by, verdict: Err(reason.to_string()) },
+                Answered::Expired => AskedEnd::Expired,
+            })
         }
         Kind::SignalSetAside { step, signal, reason } if *step == asked.step => {
             asked.set_aside.push((signal.id, reason.to_string()));

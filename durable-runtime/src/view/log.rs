@@ -337,17 +337,30 @@ impl LogReader {
             }
             Kind::EffectResolved { step, attempt, how, by } => {
                 say("attempt", attempt.0.into());
-                let how = match how {
-                    Resolved::Succeeded => "succeeded",
-                    Resolved::Failed => "failed",
-                    Resolved::RunAgain => "run again",
-                };
-                say("how", how.into());
+                say("how", resolved_word(*how).into());
                 say("by", text(by));
+                Some(*step)
+            }
+            Kind::ResolutionSetAside { step, attempt, how, value: v, by, reason } => {
+                say("attempt", attempt.0.into());
+                say("how", resolved_word(*how).into());
+                if !v.is_empty() {
+                    say("value", value(v));
+                }
+                say("by", text(by));
+                say("reason", text(reason));
                 Some(*step)
             }
         };
         (step, fields)
+    }
+}
+
+fn resolved_word(how: Resolved) -> &'static str {
+    match how {
+        Resolved::Succeeded => "succeeded",
+        Resolved::Failed => "failed",
+        Resolved::RunAgain => "run again",
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     entry::{End, key_prefix},
     fold::{EffectStep, RunState, Step, StepState, What},
     id::{Attempt, Generation, RunId, StepNo, StoreId},
+    recover::GONE,
     value::Value,
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Look {
     /// What the effects of all these return, if the code is at hand.
     pub(crate) returns: BTreeMap<StepNo, Returns>,
     pub(crate) questions: Vec<OpenAsk>,
+    /// Of the signals that are waited for, what the next message must decode as, if that can be said.
+    pub(crate) signals: BTreeMap<String, Takes>,
     /// The run is cancelled and its code not at hand: what a shield encloses is still open, and the log does not say what that is.
     pub(crate) unsure: bool,
 }
@@ -38,7 +41,7 @@ pub(crate) struct Look {
 #[derive(Clone, Debug)]
 pub(crate) struct OpenAsk {
     pub(crate) question: OpenQuestion,
-    /// Which answers count: [`crate::mailbox::Reply::round`].
+    /// See [`crate::mailbox::Reply::round`].
     pub(crate) round: u32,
     /// Says whether a value is of the type that was asked for, if the code is at hand.
     pub(crate) takes: Option<Takes>,
@@ -66,14 +69,14 @@ impl Look {
             key_prefix: &setting.key_prefix,
             now: life.now.wall,
         };
-        look(life.state(), &about, Some(life))
+        look(life.state(), &about, Some(life), &BTreeSet::new())
     }
 
-    /// At a run that has none.
-    pub(crate) fn of(stored: &Stored, run: &RunId, store: StoreId, now: Millis) -> Look {
+    /// At a run that has none. `lost`: see [`Stored::lost`].
+    pub(crate) fn of(stored: &Stored, run: &RunId, store: StoreId, now: Millis, lost: &BTreeSet<StepNo>) -> Look {
         let generation = stored.generation;
         let key_prefix = &key_prefix(store, run, generation);
-        look(&stored.state, &About { run, generation, key_prefix, now }, None)
+        look(&stored.state, &About { run, generation, key_prefix, now }, None, lost)
     }
 }
 
@@ -107,7 +110,7 @@ impl Waits {
     }
 }
 
-fn look(state: &RunState, about: &About<'_>, life: Option<&Life>) -> Look {
+fn look(state: &RunState, about: &About<'_>, life: Option<&Life>, lost: &BTreeSet<StepNo>) -> Look {
     let unsure = life.is_none() && state.cancel.is_some() && state.ending.is_none();
     let mut look = Look { generation: about.generation, last_at: state.last_at, unsure, ..Look::default() };
     let mut waits = Waits::default();
@@ -117,6 +120,9 @@ fn look(state: &RunState, about: &About<'_>, life: Option<&Life>) -> Look {
             None => !step.closed && (step.undo.is_some() || state.ending.is_none()),
         };
         match (&step.what, &step.state) {
+            (What::Effect(effect), StepState::Called(attempt)) if wanted && lost.contains(no) => {
+                look.holds.push(hold(about, *no, effect, *attempt, GONE, effect.called_at));
+            }
             (What::Effect(_), StepState::Called(_)) => waits.running = true,
             // What becomes of an attached child is waited for, whoever waits.
             (What::Child { run, detached, .. }, StepState::Waiting) => {
@@ -146,6 +152,9 @@ fn look(state: &RunState, about: &About<'_>, life: Option<&Life>) -> Look {
             _ => {}
         }
     }
+    if let Some(life) = life {
+        look.signals = waits.signals.iter().filter_map(|name| Some((name.clone(), life.takes_next(name)?))).collect();
+    }
     look.status = Some(status(state, life, &look, waits));
     look
 }
@@ -162,6 +171,8 @@ fn hold(about: &About<'_>, step: StepNo, effect: &EffectStep, attempt: Attempt, 
         key: effect.key.as_deref().map_or_else(own, str::to_owned),
         reason: reason.to_owned(),
         since: system_time(since),
+        set_aside: effect.set_aside.times,
+        set_aside_why: effect.set_aside.shown().map(|(_, why)| why.to_owned()),
     }
 }
 
@@ -181,14 +192,15 @@ fn open_ask(about: &About<'_>, no: StepNo, step: &Step, life: Option<&Life>) -> 
         by: asked.question.by.iter().map(ToString::to_string).collect(),
         asked_at: system_time(asked.asked_at),
         expires_at: asked.question.deadline.map(system_time),
-        set_aside: asked.set_aside,
+        set_aside: asked.set_aside.times,
+        set_aside_why: asked.set_aside.shown().map(|(_, why)| why.to_owned()),
     };
     let expired = match life {
         Some(life) => life.sleeps.is_due(no, life.now.monotonic),
         None => asked.question.deadline.is_some_and(|deadline| deadline <= about.now),
     };
     let takes = life.and_then(|life| life.core().takes(no));
-    Some(OpenAsk { question, round: asked.set_aside, takes, expired })
+    Some(OpenAsk { question, round: asked.set_aside.times, takes, expired })
 }
 
 /// One state out of all that is the case: what must be seen to first.

@@ -43,6 +43,10 @@ pub struct StepView {
     pub over_at: Option<SystemTime>,
     /// What it gave: a result, an error, the messages, an answer.
     pub outcome: Option<Json>,
+    /// How many messages, answers, or words on its doubt were none that it takes.
+    pub set_aside: u32,
+    /// Why the last of them is none.
+    pub set_aside_why: Option<String>,
     /// File and line of its call, if this binary has it.
     pub site: Option<String>,
 }
@@ -193,6 +197,8 @@ impl StepTable {
             asked_at: system_time(at),
             over_at: None,
             outcome: None,
+            set_aside: 0,
+            set_aside_why: None,
             site,
         });
         let last = self.steps.len() - 1;
@@ -351,7 +357,12 @@ impl StepTable {
                     s.state = StepState::NotStarted;
                 }
             }
-            Kind::SignalSetAside { .. } => {}
+            Kind::SignalSetAside { step, reason, .. } | Kind::ResolutionSetAside { step, reason, .. } => {
+                if let Some(s) = self.step(*step) {
+                    s.set_aside += 1;
+                    s.set_aside_why = Some(reason.to_string());
+                }
+            }
         }
     }
 }

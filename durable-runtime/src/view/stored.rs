@@ -1,10 +1,14 @@
 //! A run's newest log, folded without its code.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::{
+    contract::Contract,
     core::Stop,
     entry::{Entry, EntryError, each_entry},
-    fold::{IllegalEntry, RunState},
-    id::{Generation, RunId, Seq},
+    fold::{IllegalEntry, RunState, StepState, What},
+    id::{Attempt, Generation, RunId, Seq, StepNo},
+    mailbox::Message,
     store::{Store, StoreError},
 };
 
@@ -52,6 +56,36 @@ pub(crate) fn fold_log(store: &dyn Store, run: &RunId, generation: Generation) -
 }
 
 impl Stored {
+    /// The steps that are in doubt without their log saying so: what must not happen twice was called, and neither is its outcome in the mailbox,
+    /// nor is its body here. `is_here`: by path and attempt. Blocks on the store.
+    pub(crate) fn lost(
+        &self,
+        store: &dyn Store,
+        run: &RunId,
+        is_here: impl Fn(&str, Attempt) -> bool,
+    ) -> Result<BTreeSet<StepNo>, StoreError> {
+        let called = self.state.steps.iter().filter_map(|(no, step)| match (&step.what, &step.state) {
+            (What::Effect(effect), StepState::Called(attempt))
+                if effect.contract == Contract::AtMostOnce && !is_here(&effect.path, *attempt) =>
+            {
+                Some((*no, *attempt))
+            }
+            _ => None,
+        });
+        let mut called: BTreeMap<StepNo, Attempt> = called.collect();
+        if !called.is_empty() {
+            for (_, row) in store.rows(run, 0, usize::MAX)? {
+                if let Some(Message::Outcome { generation, step, attempt, .. }) = Message::read(&row)
+                    && generation == self.generation
+                    && called.get(&step) == Some(&attempt)
+                {
+                    called.remove(&step);
+                }
+            }
+        }
+        Ok(called.into_keys().collect())
+    }
+
     /// Folds what was appended since; `see` gets the state before each entry, and the entry. Blocks on the store.
     pub(crate) fn read_on(
         &mut self,

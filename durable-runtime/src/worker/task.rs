@@ -17,7 +17,7 @@ use crate::{
     bodies::Left,
     clock::{Millis, pass},
     contract::{ReconcileEnd, WhenInDoubt, find_effect, settle_ms_of},
-    core::Stop,
+    core::{Stop, Takes},
     drive::{Life, Opened, Output, Setting, Slots},
     effect::{BodyEnd, CatchPanic, Invocation, Start, panic_text},
     entry::End,
@@ -122,6 +122,8 @@ pub(super) struct RunTask {
     cancel_tried: u64,
     /// Whoever looks is answered when what the answer says, up to that entry, is durable.
     looks: Vec<(Seq, Look, oneshot::Sender<Look>)>,
+    /// Whoever asks what a signal must be is answered when all that came before is known.
+    takes: Vec<(String, oneshot::Sender<Option<Takes>>)>,
 }
 
 impl RunTask {
@@ -145,6 +147,7 @@ impl RunTask {
             life_no: 0,
             cancel_tried: 0,
             looks: Vec::new(),
+            takes: Vec::new(),
         }
     }
 
@@ -183,13 +186,16 @@ impl RunTask {
                         // A restart has found what the one before had found: it has stood there since.
                         parked.since = before.since;
                     }
-                    tracing::warn!(code = parked.code, "parked: {}", parked.why);
+                    let ParkedInfo { code, why, .. } = &parked;
+                    tracing::warn!(code, "parked: {why}; {}", parked.public().next);
                     self.aside.parked = Some(parked.clone());
                     self.set_aside().await;
                     (Phase::Parked(parked), false)
                 }
                 Fate::NoCode { workflow, module } => {
-                    tracing::warn!("waits for its code: workflow {workflow} of module {module}");
+                    tracing::warn!(
+                        "waits for its code: open the store with a binary that has workflow {workflow} of module {module}"
+                    );
                     (Phase::NoCode { workflow, module, since }, false)
                 }
             };
@@ -474,7 +480,7 @@ impl RunTask {
 
     /// Whether nothing but the life itself keeps the run in memory.
     fn can_leave(&self) -> bool {
-        self.bodies.is_empty() && self.looks.is_empty() && self.reading.is_none()
+        self.bodies.is_empty() && self.looks.is_empty() && self.takes.is_empty() && self.reading.is_none()
     }
 
     /// Leaves memory; false if something has come meanwhile.
@@ -557,6 +563,7 @@ impl RunTask {
                 }
                 Input::Retry | Input::Code => {}
                 Input::Look(answer) => self.looks.push((life.state().len, Look::at(life), answer)),
+                Input::Takes(name, answer) => self.takes.push((name, answer)),
             }
         }
     }
@@ -572,6 +579,11 @@ impl RunTask {
     }
 
     fn answer_looks(&mut self, life: &Life) {
+        if life.mailbox.is_read() {
+            for (name, answer) in self.takes.drain(..) {
+                let _ = answer.send(life.takes_next(&name));
+            }
+        }
         let durable = life.log.durable();
         for (len, look, answer) in std::mem::take(&mut self.looks) {
             let _ = match life.log.trouble() {
@@ -740,6 +752,7 @@ impl RunTask {
             self.cell.wake.notified().await;
         }
         self.looks.clear();
+        self.takes.clear();
         self.take_left(life.leave());
         // What the life has not looked at is for the next one, which reads the mailbox.
         for body in self.bodies.values() {
@@ -832,6 +845,7 @@ impl RunTask {
                 Input::Look(answer) => {
                     let _ = answer.send(Look::default());
                 }
+                Input::Takes(_, answer) => drop(answer.send(None)),
                 Input::Mail if parked => self.read_mail(0, 0),
                 Input::Rows(_, rows) => {
                     let once_more = self.reading.take().is_some_and(|reading| reading.again);

@@ -102,7 +102,7 @@ fn line(entry: &Json) -> String {
     let name = name(entry);
     let style = match name {
         "run.completed" => GOOD,
-        "run.failed" | "effect.failed" | "effect.in_doubt" | "signal.set_aside" => BAD,
+        "run.failed" | "effect.failed" | "effect.in_doubt" | "signal.set_aside" | "resolution.set_aside" => BAD,
         "effect.called" | "effect.queued" => BUSY,
         "timer.set" | "signal.awaited" | "question.asked" | "run.cancel_requested" | "run.cancelled" => WAITS,
         _ => FAINT,

@@ -92,14 +92,16 @@ fn asked(screen: &Screen, question: &QuestionRow) -> String {
     };
     let expires = question.expires_at.as_deref().map(clean).unwrap_or_default();
     let by = question.by.iter().map(|by| clean(by)).collect::<Vec<_>>().join(", ");
+    let aside = question.set_aside.as_deref().map(clean).unwrap_or_default();
     format!(
-        "{}\n{}{}{}{}{}{}",
+        "{}\n{}{}{}{}{}{}{}",
         styled(BOLD, &clean(&question.title)),
         field("run", &format!("{}, {}", clean(&question.run), clean(&question.path))),
         field("asked", &format!("{} ago", ago(screen.now, &question.asked_at))),
         field("expires", &expires),
         field("who", &by),
         field("about", about.trim_start()),
+        field("answers", &aside),
         field(
             "answer",
             &format!("{} answer {} --grant JSON | --refuse WHY", screen.durable, run_word(&question.token))
@@ -149,8 +151,9 @@ pub(crate) fn holds(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
 fn in_doubt(screen: &Screen, hold: &HoldRow) -> String {
     let field = |name: &str, value: &str| format!("{} {value}\n", styled(FAINT, &format!("  {name:<8}")));
     let args = clean_lines(&serde_json::to_string_pretty(&hold.args).unwrap_or_default());
+    let aside = hold.set_aside.as_deref().map(|aside| field("words", &clean(aside))).unwrap_or_default();
     format!(
-        "{}\n{}{}{}{}{}",
+        "{}\n{}{}{}{}{aside}{}",
         styled(BOLD, &format!("{}: {}", clean(&hold.run), clean(&hold.path))),
         field("why", &format!("{} ({} ago)", clean(&hold.reason), ago(screen.now, &hold.since))),
         field("effect", &clean(&hold.effect)),

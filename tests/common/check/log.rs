@@ -81,7 +81,7 @@ pub(crate) fn log(run: &str, log: &[Json], ended: bool) -> Vec<String> {
                     say("a second outcome");
                 }
             }
-            "effect.failed" | "effect.not_started" | "effect.in_doubt" | "effect.resolved"
+            "effect.failed" | "effect.not_started" | "effect.in_doubt" | "effect.resolved" | "resolution.set_aside"
                 if !key.is_some_and(|key| called.contains(&key)) =>
             {
                 say("about an attempt that was never called");

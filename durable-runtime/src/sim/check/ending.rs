@@ -30,6 +30,7 @@ pub(super) fn count(history: &History, stats: &mut Stats) {
                 Kind::ChildEnded { .. } => stats.children += 1,
                 Kind::UndoCalled { .. } => stats.undone += 1,
                 Kind::SignalSetAside { .. } => stats.set_aside += 1,
+                Kind::ResolutionSetAside { .. } => stats.words_set_aside += 1,
                 Kind::CancelRequested { .. } => stats.cancels += 1,
                 _ => {}
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{History, asked, is_in, rows_left};
 use crate::{
-    entry::{Answered, Kind},
+    entry::{Answered, Kind, Signal},
     mailbox::{Mail, Message, Reply},
     sim::{clients::PEOPLE, prog::SAID_BITS, world::World},
     store::Store,
@@ -60,7 +60,7 @@ pub(super) fn check(world: &World, history: &History, over: bool, bad: &mut Vec<
                     }
                 }
                 Some((_, Kind::QuestionAsked { path, .. })) => {
-                    replies.set_aside(n as u32, &path.to_string(), &messages[0].value, bad);
+                    replies.set_aside(n as u32, &path.to_string(), messages[0], bad);
                 }
                 other => bad.push(format!("step {step} of log {n} has a message and is {other:?}")),
             }
@@ -84,35 +84,35 @@ pub(super) fn check(world: &World, history: &History, over: bool, bad: &mut Vec<
     if over {
         said(history, bad);
     }
+    words(world, history, bad);
     published(world, history, bad);
     accepted(world, i, &number, bad);
 }
 
-/// The answers that were put, and how far each question has come.
+/// The answers that were put to each question, in their order, and how far it has come.
 struct Replies {
-    put: HashMap<(u32, String, u32), Reply>,
-    rounds: HashMap<(u32, String), u32>,
+    put: HashMap<(u32, String), Vec<(u128, Reply)>>,
+    taken: HashMap<(u32, String), usize>,
 }
 
 impl Replies {
     fn new(rows: &[(u64, crate::store::Row)]) -> Replies {
-        let mut put = HashMap::new();
+        let mut put: HashMap<_, Vec<_>> = HashMap::new();
         for (_, row) in rows {
             if let Some(Message::Reply(reply)) = Message::read(row) {
-                put.entry((reply.generation, reply.path.clone(), reply.round)).or_insert(reply);
+                put.entry((reply.generation, reply.path.clone())).or_default().push((row.id, reply));
             }
         }
-        Replies { put, rounds: HashMap::new() }
+        Replies { put, taken: HashMap::new() }
     }
 
-    fn current(&self, generation: u32, path: &str) -> Option<&Reply> {
+    fn current(&self, generation: u32, path: &str) -> Option<&(u128, Reply)> {
         let at = (generation, path.to_owned());
-        let round = self.rounds.get(&at).copied().unwrap_or(0);
-        self.put.get(&(at.0, at.1, round))
+        self.put.get(&at)?.get(self.taken.get(&at).copied().unwrap_or(0))
     }
 
     fn answered(&self, generation: u32, path: &str, answer: &Answered<'_>, by: &str, bad: &mut Vec<String>) {
-        let first = self.current(generation, path);
+        let first = self.current(generation, path).map(|(_, reply)| reply);
         let same = match (answer, first.map(|first| &first.verdict)) {
             (Answered::Expired, _) => return,
             (Answered::Granted(value), Some(Ok(first))) => **value == **first,
@@ -120,16 +120,37 @@ impl Replies {
             _ => false,
         };
         if !same || first.is_some_and(|first| first.by != by) {
-            bad.push(format!("question {path} of log {generation} has another answer than the first: {first:?}"));
+            bad.push(format!(
+                "question {path} of log {generation} has another answer than the first that fits: {first:?}"
+            ));
         }
     }
 
-    fn set_aside(&mut self, generation: u32, path: &str, value: &[u8], bad: &mut Vec<String>) {
-        let first = self.current(generation, path);
-        if !first.is_some_and(|first| first.verdict.as_ref().is_ok_and(|first| **first == *value)) {
+    fn set_aside(&mut self, generation: u32, path: &str, answer: &Signal<'_>, bad: &mut Vec<String>) {
+        let is = |(row, first): &(u128, Reply)| {
+            *row == answer.id && first.verdict.as_ref().is_ok_and(|first| **first == *answer.value)
+        };
+        if !self.current(generation, path).is_some_and(is) {
             bad.push(format!("question {path} of log {generation} has another answer set aside than the first"));
         }
-        *self.rounds.entry((generation, path.to_owned())).or_default() += 1;
+        *self.taken.entry((generation, path.to_owned())).or_default() += 1;
+    }
+}
+
+/// A word that was set aside is one that might be corrected, and is not what counted.
+fn words(world: &World, history: &History, bad: &mut Vec<String>) {
+    let rows: Vec<_> = world.told.rows.get(&history.run).into_iter().flatten().collect();
+    for (n, log) in history.logs.iter().enumerate() {
+        for entry in log.stored.entries() {
+            let Kind::ResolutionSetAside { step, attempt, by: who, .. } = &entry.kind else { continue };
+            let is_it = rows.iter().any(|(_, row)| {
+                matches!(Message::read(row), Some(Message::Resolve { generation, step: s, attempt: a, by, kept: Some(_), .. })
+                    if (generation.0 as usize, s, a) == (n, *step, *attempt) && by == *who)
+            });
+            if !is_it {
+                bad.push(format!("a word on step {step} of log {n} was set aside that nobody may correct"));
+            }
+        }
     }
 }
 
