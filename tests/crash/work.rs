@@ -114,7 +114,7 @@ async fn resolve(runtime: &Runtime, how: How) -> String {
     let hold = runtime.holds().await.unwrap().remove(0);
     runtime.resolve(RUN, hold.step, hold.attempt, word()).await.unwrap();
     match runtime.resolve(RUN, hold.step, hold.attempt, word()).await {
-        Ok(()) => "accepted".to_owned(),
+        Ok(_) => "accepted".to_owned(),
         Err(e) => e.code().to_string(),
     }
 }

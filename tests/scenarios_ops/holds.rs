@@ -197,7 +197,7 @@ async fn of_many_words_at_once_one_counts_and_the_others_are_refused() {
             let mut taken = Vec::new();
             for (n, word) in words.into_iter().enumerate() {
                 match word.await.unwrap() {
-                    Ok(()) => taken.push(n),
+                    Ok(_) => taken.push(n),
                     Err(error) => assert_eq!(error.code(), Code::NotInDoubt, "{error}"),
                 }
             }
