@@ -83,8 +83,12 @@ fn questions_show_all_that_is_to_be_approved_and_the_first_answer_counts() {
         assert!(said.err.contains("eve"), "who may not is named: {said:?}");
         let said = bench.durable(["--json", "answer", "--by", "ann", "--grant", "900", "--", token(0)]).ok().json();
         assert!(said["answered"].is_string(), "{said}");
-        let late = bench.durable(["--json", "answer", "--refuse", "too much", "--", token(0)]).exits(1);
-        assert!(!late.error_code().is_empty());
+        let late = bench.durable(["--json", "answer", "--refuse", "too much", "--", token(0)]);
+        match held {
+            true => assert!(!late.exits(1).error_code().is_empty()),
+            // Nobody can say yet whether the first one fits.
+            false => assert!(late.ok().json()["answered"].as_str().unwrap().contains("kept")),
+        }
         // Without --by it is whoever is logged in.
         bench.durable(["answer", "--refuse", "too little", "--", token(1)]).ok();
         bench.durable(["answer", "--grant", "1", "--", "no such token"]).exits(3);

@@ -36,6 +36,7 @@ fn errors_and_next_actions_name_commands() {
     for held in BOTH {
         let bench = Bench::held(held, all_that_wait);
         bench.until_state("held", "held");
+        bench.until_state("sick", "parked");
         for (args, told) in [
             (&["show", "nobody"][..], "durable runs"),
             (&["log", "done", "--generation", "7"], "newest"),
