@@ -438,13 +438,28 @@ impl Life {
         (firsts.into_iter().flatten().min(), wall)
     }
 
-    /// What to do now: first what to append, then what that allows.
-    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+    /// Whether what was appended may be kept back for a moment: it is new, and nobody waits until it is durable. A body that is
+    /// over at once then has its end written together with its call.
+    pub(crate) fn may_hold_back(&self) -> bool {
+        !self.is_awaited() && self.log.is_about_to_send() && self.log.trouble().is_none()
+    }
+
+    /// Whether somebody waits until what was appended is durable.
+    fn is_awaited(&self) -> bool {
+        !self.barrier.is_empty() || self.is_over() || self.stop.is_some()
+    }
+
+    /// What to do now: first what to append, unless it is kept back, then what that allows.
+    pub(crate) fn take_outputs(&mut self, hold_back: bool) -> Vec<Output> {
         let gathered = std::mem::take(&mut self.outputs);
+        if hold_back {
+            return gathered;
+        }
         // What is sent again comes before what was gathered since.
         let (mut outputs, rest): (Vec<_>, Vec<_>) =
             gathered.into_iter().partition(|output| matches!(output, Output::Append(..)));
-        outputs.extend(self.log.flush().map(|(no, batch)| Output::Append(no, batch)));
+        let batch = self.log.flush(self.is_awaited());
+        outputs.extend(batch.map(|(no, batch)| Output::Append(no, batch)));
         outputs.extend(rest);
         outputs
     }

@@ -20,6 +20,9 @@ use crate::{
     value::Value,
 };
 
+/// What nobody waits for is gathered up to about as many bytes while the store is busy with what was sent before.
+const GATHER_BYTES: usize = 64 * 1024;
+
 /// Wait before a refused batch is sent again, in milliseconds: the first, and the longest.
 const RETRY_MS: (u64, u64) = (50, 5_000);
 
@@ -128,6 +131,12 @@ impl Log {
         self.trouble.as_ref().map(|t| (&t.reason, t.since))
     }
 
+    /// Whether what was gathered is all that is not durable, and is entries only.
+    pub(crate) fn is_about_to_send(&self) -> bool {
+        let pending = &self.pending;
+        pending.count > 0 && pending.acts.is_empty() && pending.head.is_none() && self.sent.is_empty()
+    }
+
     /// Gathers an entry.
     pub(crate) fn append(&mut self, entry: &Entry<'_>) -> Result<(), EntryError> {
         entry.write(&mut self.pending.frames)?;
@@ -149,9 +158,13 @@ impl Log {
     /// What was gathered, as one batch to be sent now. A crash before it is durable leaves the log as it was: nothing
     /// outward has been done about it.
     ///
+    /// `awaited`: somebody waits until it is durable. What nobody waits for is gathered on until the store has answered for
+    /// what was sent before: it could not be durable earlier than that but by the luck of one group of writes, and a batch
+    /// costs more than what is in it.
+    ///
     /// Acts without entries have no place in the log. So nothing is on its way beside them: they must not be done before the
     /// entries are durable that they were decided on, nor again after the claim was given back.
-    pub(crate) fn flush(&mut self) -> Option<(BatchNo, Batch)> {
+    pub(crate) fn flush(&mut self, awaited: bool) -> Option<(BatchNo, Batch)> {
         // What has acts only is on its way alone.
         let alone = self.pending.count == 0 || self.sent.front().is_some_and(|(_, batch)| batch.count == 0);
         if alone && !self.sent.is_empty() {
@@ -159,6 +172,10 @@ impl Log {
         }
         let pending = &mut self.pending;
         if pending.count == 0 && pending.acts.is_empty() && pending.head.is_none() {
+            return None;
+        }
+        let awaited = awaited || !pending.acts.is_empty() || pending.head.is_some();
+        if !awaited && self.in_flight > 0 && pending.frames.len() < GATHER_BYTES {
             return None;
         }
         let count = std::mem::take(&mut pending.count);

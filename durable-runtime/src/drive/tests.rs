@@ -128,7 +128,7 @@ fn cancel(life: &mut Life, parent: Option<Parent<'static>>) {
 /// What is appended, by name.
 fn appended(life: &mut Life) -> Vec<String> {
     let mut names = Vec::new();
-    for output in life.take_outputs() {
+    for output in life.take_outputs(false) {
         let Output::Append(_, batch) = output else { continue };
         each_entry(batch.at, batch.frames, |_, _, entry| -> Result<(), (Seq, EntryError)> {
             names.push(entry.kind.name().to_owned());
@@ -143,7 +143,7 @@ fn appended(life: &mut Life) -> Vec<String> {
 fn a_run_that_waits_for_a_slot_to_undo_something_stays_in_memory() {
     let mut life = life(setting(false, HERE), &[started(1), ending()]);
     assert!(!life.turn(at(20)));
-    assert!(matches!(life.take_outputs()[..], [Output::WantSlot]));
+    assert!(matches!(life.take_outputs(false)[..], [Output::WantSlot]));
     assert_eq!((life.wait(), life.due()), (None, (None, None)), "nothing but the slot wakes it");
 }
 
@@ -192,7 +192,7 @@ fn a_cancel_by_another_than_its_parent_is_put_away() {
     let mut life = life(setting(true, ELSEWHERE), &[started(0)]);
     cancel(&mut life, Some(Parent { run: "boss".into(), generation: Generation(0), step: StepNo(0) }));
     assert!(life.turn(at(20)) && life.state().ending.is_none());
-    let outputs = life.take_outputs();
+    let outputs = life.take_outputs(false);
     let [Output::Append(no, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
     assert_eq!((batch.count, batch.acts.len()), (0, 1));
     life.written(*no, Ok(Written::Done), at(20));
@@ -211,7 +211,7 @@ fn a_life_is_closed_when_the_store_has_answered_for_all_that_was_sent() {
     let mut life = life(setting(true, HERE), &[started(1), ending()]);
     assert!(life.is_closed());
     life.turn(at(20));
-    let outputs = life.take_outputs();
+    let outputs = life.take_outputs(false);
     let [Output::Append(no, _)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
     life.lost = Some(Lost::Fenced);
     assert!(!life.is_closed(), "what it has done may still be for others to hear");
@@ -224,7 +224,7 @@ fn those_who_may_have_got_a_row_are_woken_when_its_life_is_over() {
     let mut life = life(setting(true, HERE), &[started(0), spawned()]);
     cancel(&mut life, None);
     assert!(life.turn(at(20)));
-    let outputs = life.take_outputs();
+    let outputs = life.take_outputs(false);
     let [Output::Append(no, _)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
     life.written(*no, Err(StoreError::Unknown { reason: "no answer".into() }), at(20));
     assert_eq!(life.leave().nudges, [RunId::new("child").unwrap()]);

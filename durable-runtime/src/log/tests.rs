@@ -13,7 +13,7 @@ fn fired(log: &mut Log, step: u32) {
 }
 
 fn sent(log: &mut Log) -> (BatchNo, Batch) {
-    log.flush().unwrap()
+    log.flush(true).unwrap()
 }
 
 fn refused() -> Result<Written, StoreError> {
@@ -42,7 +42,28 @@ fn what_is_acknowledged_is_durable_and_with_it_all_before_it() {
     told(&mut log, second, DONE);
     assert_eq!(log.durable(), Seq(3));
     told(&mut log, first, DONE);
-    assert!(log.is_settled() && log.flush().is_none());
+    assert!(log.is_settled() && log.flush(true).is_none());
+}
+
+#[test]
+fn what_nobody_waits_for_is_gathered_until_the_store_has_answered() {
+    let mut log = log();
+    fired(&mut log, 0);
+    let (first, _) = log.flush(false).unwrap();
+    fired(&mut log, 1);
+    fired(&mut log, 2);
+    assert!(log.flush(false).is_none() && !log.is_settled());
+    told(&mut log, first, DONE);
+    let (second, batch) = log.flush(false).unwrap();
+    assert_eq!((batch.at, batch.count), (Seq(2), 2));
+    fired(&mut log, 3);
+    let (third, batch) = log.flush(true).unwrap();
+    assert_eq!((batch.at, batch.count), (Seq(4), 1), "what somebody waits for goes at once");
+    log.append(&Entry { at: 1, kind: Kind::TimerFired { step: StepNo(4) } }).unwrap();
+    log.act(Act::Take { row: 7 });
+    assert!(log.flush(false).is_some(), "and so does what others are told");
+    told(&mut log, second, DONE);
+    told(&mut log, third, DONE);
 }
 
 #[test]
@@ -51,9 +72,9 @@ fn acts_without_entries_wait_for_the_entries_that_they_were_decided_on() {
     fired(&mut log, 0);
     let (first, _) = sent(&mut log);
     log.act(Act::Take { row: 7 });
-    assert!(log.flush().is_none());
+    assert!(log.flush(true).is_none());
     told(&mut log, first, refused());
-    assert!(log.flush().is_none() && !log.is_settled());
+    assert!(log.flush(true).is_none() && !log.is_settled());
     log.next(60_000);
     log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
     told(&mut log, first, DONE);
@@ -70,7 +91,7 @@ fn entries_wait_for_acts_that_went_without_any_and_take_along_what_came_meanwhil
     let (acts, _) = sent(&mut log);
     fired(&mut log, 0);
     log.act(Act::Take { row: 8 });
-    assert!(log.flush().is_none());
+    assert!(log.flush(true).is_none());
     told(&mut log, acts, unknown());
     assert!(matches!(log.next(60_000), Next::Look { from: Seq(1) }));
     let again = log.read_back(Ok(Bytes::new()), 0, 0).unwrap();
@@ -115,7 +136,7 @@ fn what_was_written_without_an_answer_is_found_and_what_was_gathered_meanwhile_f
     let (first, batch) = sent(&mut log);
     told(&mut log, first, unknown());
     fired(&mut log, 1);
-    assert!(log.flush().is_none(), "it waits behind the one in trouble");
+    assert!(log.flush(true).is_none(), "it waits behind the one in trouble");
     assert_eq!(log.due(), Some(RETRY_MS.0));
     assert!(matches!(log.next(RETRY_MS.0 - 1), Next::Nothing));
     assert!(matches!(log.next(RETRY_MS.0), Next::Look { from: Seq(1) }));

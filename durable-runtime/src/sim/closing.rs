@@ -26,13 +26,13 @@ impl World {
         if !life.is_over() && self.control != Control::ShutdownForgets {
             life.drain();
         }
-        self.perform(p, i, &mut life, false);
+        self.perform(p, i, &mut life, false, false);
         self.close_on(p, i, life, after);
     }
 
     pub(super) fn close_on(&mut self, p: usize, i: usize, mut life: Box<Life>, after: After) {
         self.take_last_inputs(p, i, &mut life);
-        self.perform(p, i, &mut life, false);
+        self.perform(p, i, &mut life, false, false);
         if !life.is_closed() {
             self.cell(p, i).phase = Phase::Closing(life, after);
             return;

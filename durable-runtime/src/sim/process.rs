@@ -511,12 +511,13 @@ impl World {
         IMPURE.set(0);
         PANICS.set(false);
         self.cell(p, i).wants_slot = false;
-        self.perform(p, i, &mut life, true);
+        let hold_back = self.rng.one_in(3) && life.may_hold_back();
+        self.perform(p, i, &mut life, true, hold_back);
         self.check_readers(i, &life);
         self.note_doubts(p, i, &life);
         let cell = self.cell(p, i);
         cell.armed = life.due();
-        cell.woken |= turns == most;
+        cell.woken |= turns == most || hold_back;
         match &life.stop {
             None | Some(Stop::Panicked { .. }) => {}
             Some(Stop::NoEffect { .. }) if diverged => self.stats.diverged += 1,
@@ -703,11 +704,11 @@ impl World {
         self.processes[p].writes.push_back(Submitted { run, life, no, write, slot: false, call: None });
     }
 
-    pub(super) fn perform(&mut self, p: usize, i: usize, life: &mut Life, all: bool) {
+    pub(super) fn perform(&mut self, p: usize, i: usize, life: &mut Life, all: bool, hold_back: bool) {
         let cell = self.cell(p, i);
         let (life_no, task) = (cell.life, cell.task);
         let generation = life.setting.generation;
-        for output in life.take_outputs() {
+        for output in life.take_outputs(hold_back) {
             match output {
                 Output::Append(no, batch) => self.submit(p, i, Some(no), Write::Append(batch)),
                 Output::Nudge(run) => {

@@ -396,6 +396,7 @@ impl RunTask {
     async fn go_on(&mut self, life: &mut Life, closing: &mut watch::Receiver<bool>, fresh: bool) -> Fate {
         let mut armed: (Option<Millis>, Option<Millis>) = (None, None);
         let mut warned = false;
+        let mut held_back = false;
         // Since when nothing has happened; a run that was replayed and has nothing to do need not linger.
         let mut quiet_since = fresh.then_some(life.now.monotonic);
         let mut lingers = None;
@@ -406,7 +407,8 @@ impl RunTask {
             while turns < TURNS_AT_ONCE && life.turn(self.shared.now()) {
                 turns += 1;
             }
-            self.perform(life);
+            held_back = !held_back && life.may_hold_back();
+            self.perform(life, held_back);
             // First said, then shown: whoever has seen a state finds its entries in the log.
             self.cell.durable.send_replace((self.generation, life.log.durable()));
             self.answer_looks(life);
@@ -426,7 +428,7 @@ impl RunTask {
             if life.is_without_purpose() {
                 return Fate::NotCancelled;
             }
-            if turns == TURNS_AT_ONCE {
+            if turns == TURNS_AT_ONCE || held_back {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -646,8 +648,8 @@ impl RunTask {
         left.nudges.iter().for_each(|run| self.shared.nudge(run));
     }
 
-    fn perform(&mut self, life: &mut Life) {
-        for output in life.take_outputs() {
+    fn perform(&mut self, life: &mut Life, hold_back: bool) {
+        for output in life.take_outputs(hold_back) {
             match output {
                 Output::Append(no, batch) => {
                     let (cell, life_no) = (self.cell.clone(), self.life_no);
@@ -768,7 +770,7 @@ impl RunTask {
 
     /// What is still to be appended, and nothing else.
     fn perform_last(&mut self, life: &mut Life) {
-        for output in life.take_outputs() {
+        for output in life.take_outputs(false) {
             match output {
                 Output::Append(no, batch) => {
                     let (cell, life_no) = (self.cell.clone(), self.life_no);
