@@ -504,6 +504,47 @@ pub(crate) struct Path<'a> {
     pub n: u32,
 }
 
+impl Path<'_> {
+    /// The path as text: what `to_string` gives, in one allocation of just that size where nothing has to be escaped. Made for
+    /// every step, so not by way of [`fmt`].
+    pub(crate) fn text(&self) -> String {
+        let slash = usize::from(!self.scope.is_empty());
+        let mut text = String::with_capacity(self.scope.len() + slash + self.name.len() + "[]".len() + digits(self.n));
+        if !self.scope.is_empty() {
+            text.push_str(&self.scope);
+            text.push('/');
+        }
+        push_place(&mut text, &self.name, self.n);
+        text
+    }
+}
+
+/// Appends the `n`th of that name: `pay[0]`.
+pub(crate) fn push_place(text: &mut String, name: &str, n: u32) {
+    match name.contains(is_escaped) {
+        true => text.push_str(&EscapedName(name).to_string()),
+        false => text.push_str(name),
+    }
+    text.push('[');
+    push_number(text, n);
+    text.push(']');
+}
+
+pub(crate) fn push_number(text: &mut String, mut n: u32) {
+    let mut number = [b'0'; 10];
+    let len = digits(n);
+    for digit in number[..len].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+    text.extend(number[..len].iter().map(|digit| char::from(*digit)));
+}
+
+/// How many digits a number has.
+pub(crate) fn digits(n: u32) -> usize {
+    n.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.scope.is_empty() {
@@ -518,15 +559,23 @@ pub(crate) struct EscapedName<'a>(pub(crate) &'a str);
 
 impl fmt::Display for EscapedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            if matches!(c, '/' | '[' | ']' | '%') || c.is_control() {
+        // Nearly every name is written as it is, in one piece.
+        let mut rest = self.0;
+        while let Some(at) = rest.find(is_escaped) {
+            let (before, after) = rest.split_at(at);
+            f.write_str(before)?;
+            let mut chars = after.chars();
+            if let Some(c) = chars.next() {
                 write!(f, "%{:02X}", u32::from(c))?;
-            } else {
-                fmt::Write::write_char(f, c)?;
             }
+            rest = chars.as_str();
         }
-        Ok(())
+        f.write_str(rest)
     }
+}
+
+fn is_escaped(c: char) -> bool {
+    matches!(c, '/' | '[' | ']' | '%') || c.is_control()
 }
 
 /// What the engine's own keys of a run begin with: store, run and generation, each escaped so that `/` stands only between them.

@@ -450,7 +450,7 @@ impl RunState {
 impl EffectStep {
     fn of(call: &Call<'_>, seq: Seq, at: Millis, begun: u32) -> EffectStep {
         EffectStep {
-            path: call.path.to_string().into(),
+            path: call.path.text().into(),
             effect: call.effect().into(),
             contract: call.contract.into(),
             args: (&*call.args).into(),

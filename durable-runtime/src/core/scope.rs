@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::VecDeque, mem, sync::Arc};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Core, ScopeNo, shelter::Shelter, try_with};
-use crate::entry::{EscapedName, Path};
+use crate::entry::{Path, push_number, push_place};
 
 pub(super) struct Scope {
     pub(super) parent: Option<ScopeNo>,
@@ -107,11 +107,26 @@ impl Core {
             Some(parent) => self.text(parent),
             None => "".into(),
         };
-        let slash = if above.is_empty() { "" } else { "/" };
+        let below = || {
+            let mut text = String::with_capacity(above.len() + 32);
+            text.push_str(&above);
+            if !above.is_empty() {
+                text.push('/');
+            }
+            text
+        };
         let text: Arc<str> = match &self.scopes[scope as usize].segment {
             Segment::Root | Segment::Transparent => above,
-            Segment::Named(name, n) => format!("{above}{slash}{}[{n}]", EscapedName(name)).into(),
-            Segment::Branch(i) => format!("{above}{slash}{i}").into(),
+            Segment::Named(name, n) => {
+                let mut text = below();
+                push_place(&mut text, name, *n);
+                text.into()
+            }
+            Segment::Branch(i) => {
+                let mut text = below();
+                push_number(&mut text, *i);
+                text.into()
+            }
         };
         self.scopes[scope as usize].text = Some(text.clone());
         text

@@ -129,7 +129,7 @@ impl Life {
         if let Some(fault) = unrecordable {
             self.queue.push_back(Report::unrecordable(step, fault));
         } else if callable {
-            let path = effect.path.to_string();
+            let path = effect.path.text();
             let start = Start {
                 meta: effect.meta,
                 args: effect.args,

@@ -295,3 +295,15 @@ fn no_two_paths_have_one_text() {
     let texts: std::collections::BTreeSet<String> = paths.iter().map(Path::to_string).collect();
     assert_eq!(texts.len(), paths.len(), "{texts:?}");
 }
+
+#[test]
+fn the_text_of_a_path_is_what_is_displayed_of_it() {
+    for scope in ["", "join[0]/1", "a%2Fb[0]"] {
+        for name in ["pay", "", "a/b[1]%\n", "ä", "\u{85}"] {
+            for n in [0, 9, 10, 99, 4_294_967_295] {
+                let path = Path { scope: scope.into(), name: name.into(), n };
+                assert_eq!(path.text(), path.to_string());
+            }
+        }
+    }
+}

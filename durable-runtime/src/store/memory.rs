@@ -106,8 +106,9 @@ impl Store for MemoryStore {
         let image = self.open_image()?;
         let Some(log) = image.runs.get(run).and_then(|run| run.logs.get(&generation)) else { return Ok(Vec::new()) };
         let mut bytes = 0;
-        let held = log.iter().skip_while(|record| record.first.0 + u64::from(record.count) <= from.0);
-        Ok(held
+        let before = log.partition_point(|record| record.first.0 + u64::from(record.count) <= from.0);
+        Ok(log[before..]
+            .iter()
             .take_while(|record| {
                 let room = bytes == 0 || bytes < bytes_max;
                 bytes += record.frames.len().max(1);

@@ -43,13 +43,13 @@ pub(super) fn records(
     let (mut records, mut bytes) = (Vec::new(), 0);
     let scanned = medium.scan(start.to_vec()..keys::after_records(number, generation), |key, stored| {
         let first = keys::first_of(key);
-        let value = medium.value(key, stored)?;
+        let value = Bytes::from(medium.value(key, stored)?);
         let (count, frames) = match keys::decode_record(&value) {
-            Some((count, frames)) if first == Some(next) && count > 0 => (count, frames),
+            Some((count, frames)) if first == Some(next) && count > 0 => (count, value.slice_ref(frames)),
             _ => return Err(medium.damaged("the entry is missing")),
         };
         bytes += frames.len().max(1);
-        records.push(Record { first: next, count, frames: Bytes::copy_from_slice(frames) });
+        records.push(Record { first: next, count, frames });
         next = next.plus(u64::from(count));
         Ok(bytes < bytes_max && next < length)
     });
