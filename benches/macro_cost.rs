@@ -1,9 +1,14 @@
 //! What the attributes cost the user's build: `cargo check` of a workflow of n steps, against the same code as plain async
 //! functions, in one run on one machine.
 //!
-//! `cargo bench --bench macro_cost` prints a table. Each time is the best of several: noise only ever adds.
+//! `cargo bench --bench macro_cost` prints a table and writes `target/macro_cost.json`, in the form of `benches/steps`. Each time is
+//! the best of several: noise only ever adds.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot write its packages ends")]
+
+#[path = "measure/table.rs"]
+#[allow(dead_code, reason = "each benchmark takes what it needs")]
+mod table;
 
 use std::{
     fmt::Write,
@@ -13,6 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use table::Row;
+
 /// Steps of the workflow, and effects that it calls: the cost of the one, and of the other.
 const CASES: [(usize, usize); 4] = [(10, 1), (100, 1), (1_000, 1), (100, 10)];
 const ROUNDS: usize = 7;
@@ -20,14 +27,15 @@ const ROUNDS: usize = 7;
 fn main() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let dir = root.join("target/macro-cost");
-    println!("{:>6} {:>8} {:>10} {:>10} {:>7}", "steps", "effects", "plain ms", "durable ms", "ratio");
+    let mut rows = Vec::new();
     for (steps, effects) in CASES {
         let plain = package(&dir, &root, &format!("plain_{steps}_{effects}"), &source(steps, effects, false));
-        let durable = package(&dir, &root, &format!("durable_{steps}_{effects}"), &source(steps, effects, true));
+        let durable_package =
+            package(&dir, &root, &format!("durable_{steps}_{effects}"), &source(steps, effects, true));
         let mut best = [Duration::MAX; 2];
         // The first round builds what both depend on.
         for round in 0..=ROUNDS {
-            for (best, package) in best.iter_mut().zip([&plain, &durable]) {
+            for (best, package) in best.iter_mut().zip([&plain, &durable_package]) {
                 let took = check(package, &dir, round);
                 if round > 0 {
                     *best = took.min(*best);
@@ -35,8 +43,29 @@ fn main() {
             }
         }
         let [plain, durable] = best.map(|best| best.as_secs_f64() * 1e3);
-        println!("{steps:>6} {effects:>8} {plain:>10.0} {durable:>10.0} {:>7.2}", durable / plain);
+        let lines = expanded_lines(&durable_package, &dir);
+        let name = format!("W7 {steps} steps, {effects} effects");
+        eprintln!("{name}: {durable:.0} ms");
+        // Here the raw figure is that of the same code without attributes.
+        let row = Row::new(name, durable, "ms of check").raw(plain, durable / plain);
+        rows.push(row.note(format!("{lines} lines expanded; raw: as plain async functions; best of {ROUNDS}")));
     }
+    table::print(&rows);
+    table::write(&rows, &root.join("target/macro_cost.json")).expect("the target directory can be written");
+}
+
+/// Lines of the package with all macros expanded.
+fn expanded_lines(package: &Path, dir: &Path) -> usize {
+    let out = Command::new(env!("CARGO"))
+        .args(["rustc", "--quiet", "--offline", "--lib", "--profile", "check", "--", "-Zunpretty=expanded"])
+        .current_dir(package)
+        .env("CARGO_TARGET_DIR", dir.join("target-expanded"))
+        // The option is for toolchains under development only, and nothing else of them is used.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .expect("cargo runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).lines().count()
 }
 
 /// A workflow of `steps` steps over a few effects, or the same with the attributes left out.

@@ -50,6 +50,17 @@ pub(crate) fn resident() -> Result<(u64, u64)> {
     Ok((field("VmRSS:")?, field("VmHWM:")?))
 }
 
+/// How long the threads that this process has now have had a processor: what others do at the same time is no part of it.
+pub(crate) fn processor() -> Result<Duration> {
+    let mut nanos = 0;
+    for task in fs::read_dir("/proc/self/task").context("this bench reads /proc")? {
+        // A thread may have ended meanwhile.
+        let stat = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        nanos += stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

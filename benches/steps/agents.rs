@@ -1,6 +1,7 @@
 //! The workflows that are measured.
 
 use std::{
+    fs,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -11,12 +12,28 @@ use tokio::sync::Notify;
 /// As long as a step's result is when it is recorded.
 const RESULT_BYTES: usize = 100;
 
-/// Instants at which plain code of a workflow came by.
-static PASSED: Mutex<Vec<Instant>> = Mutex::new(Vec::new());
+/// When plain code of a workflow came by.
+static PASSED: Mutex<Vec<Passed>> = Mutex::new(Vec::new());
 static MORE: Notify = Notify::const_new();
 
-/// Waits until so many instants were noted, and takes them.
-pub(crate) async fn passed(count: usize) -> Vec<Instant> {
+/// A moment in the life of a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Passed {
+    pub(crate) at: Instant,
+    /// How long the thread has had a processor by then.
+    pub(crate) processor: Duration,
+}
+
+impl Passed {
+    fn now() -> Passed {
+        let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
+        Passed { at: Instant::now(), processor: Duration::from_nanos(nanos.unwrap_or_default()) }
+    }
+}
+
+/// Waits until it was come by so often, and takes the moments.
+pub(crate) async fn passed(count: usize) -> Vec<Passed> {
     loop {
         let more = MORE.notified();
         if let Ok(mut passed) = PASSED.lock()
@@ -31,7 +48,7 @@ pub(crate) async fn passed(count: usize) -> Vec<Instant> {
 fn pass() {
     durable::untracked(|| {
         if let Ok(mut passed) = PASSED.lock() {
-            passed.push(Instant::now());
+            passed.push(Passed::now());
         }
         MORE.notify_one();
     });

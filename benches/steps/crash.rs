@@ -48,7 +48,7 @@ pub(crate) async fn reopen(dir: &Path) -> Result<()> {
     let opened = Instant::now();
     let (before, _) = resident()?;
     let runtime = Runtime::builder().log_entries_warn(u64::MAX).open_store(store).await?;
-    let asked = passed(1).await[0];
+    let asked = passed(1).await[0].at;
     let (_, most) = resident()?;
     let ms = |from: Instant, to: Instant| to.duration_since(from).as_secs_f64() * 1e3;
     tell(&Reopened {

@@ -21,7 +21,7 @@ use tokio::{sync::oneshot, task::JoinSet};
 use crate::{
     Plan,
     agents::{acts, looks},
-    measure::{median, raw, table::Row},
+    measure::{median, micros, processor, raw, table::Row},
 };
 
 /// Runs that go on beside each other, and waiters that share a sync.
@@ -37,6 +37,7 @@ struct Round {
     syncs_per_step: f64,
     records_per_step: f64,
     bytes_per_step: f64,
+    processor_us: f64,
     durability: Durability,
 }
 
@@ -68,7 +69,7 @@ async fn round(plan: &Plan, keyed: bool, runs: usize, steps: u64) -> Result<Roun
     let place = Place::new(&plan.dir, "speed")?;
     let store = Arc::new(SledStore::open(place.path(), SledOptions::new())?);
     let runtime = Runtime::builder().log_entries_warn(u64::MAX).open_store(store.clone()).await?;
-    let (before, began) = (store.counts(), Instant::now());
+    let (busy, before, began) = (processor()?, store.counts(), Instant::now());
     let mut ends = JoinSet::new();
     for n in 0..runs {
         let runtime = runtime.clone();
@@ -81,7 +82,7 @@ async fn round(plan: &Plan, keyed: bool, runs: usize, steps: u64) -> Result<Roun
         ensure!(end?? == steps * 100, "each step returns 100 bytes");
     }
     let seconds = began.elapsed().as_secs_f64();
-    let after = store.counts();
+    let (busy, after) = (processor()?.saturating_sub(busy), store.counts());
     let durability = runtime.durability();
     runtime.shutdown(Duration::ZERO).await?;
     let all = (runs as u64 * steps) as f64;
@@ -90,6 +91,7 @@ async fn round(plan: &Plan, keyed: bool, runs: usize, steps: u64) -> Result<Roun
         syncs_per_step: (after.commits - before.commits) as f64 / all,
         records_per_step: (after.records - before.records) as f64 / all,
         bytes_per_step: (after.entry_bytes - before.entry_bytes) as f64 / all,
+        processor_us: micros(busy) / all,
         durability,
     })
 }
@@ -175,7 +177,8 @@ pub(crate) async fn measure(plan: &Plan, keyed: bool, runs: usize, steps: u64, r
     let value = median(speeds.iter().copied());
     let of = |figure: fn(&Round) -> f64| median(results.iter().map(figure));
     let (records, bytes_written) = (of(|round| round.records_per_step), of(|round| round.bytes_per_step));
-    let mut note = format!("{records:.3} records, {bytes_written:.0} bytes a step");
+    let busy = of(|round| round.processor_us);
+    let mut note = format!("{busy:.1} us of processor, {records:.3} records, {bytes_written:.0} bytes a step");
     let range = (speeds.iter().copied().fold(f64::MAX, f64::min), speeds.iter().copied().fold(0.0, f64::max));
     note += &format!("; {:.0} to {:.0} in {} rounds", range.0, range.1, speeds.len());
     if !keyed {
