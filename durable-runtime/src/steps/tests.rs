@@ -38,6 +38,7 @@ use crate::{
     value::{Param, Value},
 };
 
+mod polls;
 mod runs;
 mod waits;
 
