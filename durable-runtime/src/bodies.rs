@@ -497,7 +497,8 @@ impl Life {
             Some(Lost::Rejected { seq, reason }) => Some((*seq, &**reason)),
             _ => None,
         };
-        let unwritten = self.log.unwritten_outcomes(self.state().next_step, rejected);
+        let state = self.state();
+        let unwritten = self.log.unwritten_outcomes(state.next_step, rejected, |step| state.undoes(step));
         left.ends.extend(unwritten.into_iter().map(|(step, attempt, end)| (step, attempt, end, false)));
         for report in std::mem::take(&mut self.queue) {
             let Report { step, attempt, end: End::Body(end), row: None } = report else { continue };

@@ -426,6 +426,13 @@ impl RunState {
         })
     }
 
+    /// Whether a step undoes something. Those that do are the last ones: the code asks for nothing after the first of them.
+    pub(crate) fn undoes(&self, step: StepNo) -> bool {
+        let open = self.steps.values().any(|s| s.undo.is_some());
+        let called = self.undos.len() - self.undos_left + usize::from(open);
+        (step.0 as usize) + called >= self.next_step.0 as usize
+    }
+
     /// Changes an open step, and forgets it if it is over.
     fn open(
         &mut self,

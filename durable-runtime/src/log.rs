@@ -15,6 +15,7 @@ use crate::{
     clock::Millis,
     effect::BodyEnd,
     entry::{Entry, EntryError, Kind, Outcome, each_entry, frames_from},
+    failure::Fault,
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     store::{Act, Batch, Head, Store, StoreError, Written},
     value::Value,
@@ -394,11 +395,12 @@ impl Batch {
 impl Log {
     /// Outcomes of bodies that stand in batches which were never written, but their calls in ones that were: facts, though this
     /// log has no place for them any more. Of the batch that the store will never take they are of no use as they are.
-    /// `next_step` is the number after the last step that was gathered.
+    /// `next_step` is the number after the last step that was gathered, `undoes` says which of them undo something.
     pub(crate) fn unwritten_outcomes(
         &self,
         next_step: StepNo,
         rejected: Option<(Seq, &str)>,
+        undoes: impl Fn(StepNo) -> bool,
     ) -> Vec<(StepNo, Attempt, BodyEnd)> {
         let (mut ends, mut resolved, mut asked) = (Vec::new(), BTreeSet::new(), 0);
         let pending = Seq(self.len.0 - u64::from(self.pending.count));
@@ -419,16 +421,25 @@ impl Log {
                     }
                 };
                 let end = match (rejected, outcome) {
-                    (Some(reason), _) => BodyEnd::NotRecordable { reason: reason.to_owned() },
-                    // Somebody's word, who will be asked again.
-                    _ if resolved.contains(&step) => return Ok(()),
+                    // Somebody's word, who will be asked again; unless it is the word that the store does not take.
+                    _ if resolved.contains(&step) && (rejected.is_none() || undoes(step)) => return Ok(()),
+                    // It has failed: what cannot be recorded of it must not pass for what has been undone.
+                    (Some(reason), Outcome::Err(_)) if undoes(step) => BodyEnd::InDoubt { reason: reason.to_owned() },
+                    (Some(reason), Outcome::Ok(_) | Outcome::Err(_)) => {
+                        BodyEnd::NotRecordable { reason: reason.to_owned() }
+                    }
                     (None, Outcome::Ok(value)) => BodyEnd::Ok { value: Value::from_bytes(value.to_vec().into()) },
                     (None, Outcome::Err(value)) => {
                         let value = Value::from_bytes(value.to_vec().into());
                         BodyEnd::Err { value, retry: again, message: String::new() }
                     }
-                    // Of these nobody knows more than that.
-                    (None, Outcome::Fault(_)) => return Ok(()),
+                    (_, Outcome::Fault(fault)) => match &fault.0 {
+                        Fault::NotRecordable { reason, .. } if !undoes(step) => {
+                            BodyEnd::NotRecordable { reason: reason.clone() }
+                        }
+                        // Of these nobody knows more than that.
+                        _ => return Ok(()),
+                    },
                 };
                 ends.push((step, attempt, end));
                 Ok(())

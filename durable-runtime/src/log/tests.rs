@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    entry::{Call, Outcome, Path, RecordedContract, Resolved},
+    entry::{Call, Outcome, Path, RecordedContract, RecordedFault, Resolved},
     head::{HeadInfo, HowEnded},
 };
 
@@ -234,7 +234,19 @@ fn outcomes_that_were_never_written_are_kept_unless_their_step_was_not_either() 
     };
     gather(&mut log, result(4, ok()));
     gather(&mut log, Kind::EffectCalled(call));
-    gather(&mut log, result(5, ok()));
+    gather(&mut log, result(14, ok()));
+    // What has undone something, what has failed to, what a person says of one, and what nobody knows the end of.
+    gather(&mut log, result(11, ok()));
+    let (step, attempt) = (StepNo(12), Attempt(1));
+    let error = Outcome::Err(b"e"[..].into());
+    gather(&mut log, Kind::EffectFailed { step, attempt, error, retry_at: 9, unsure: false });
+    gather(&mut log, Kind::EffectResolved { step: StepNo(13), attempt, how: Resolved::Failed, by: "ann".into() });
+    gather(&mut log, result(13, ok()));
+    let panicked = Fault::Panicked { effect: "pay".into(), attempt: 1, message: "no".into() };
+    gather(&mut log, result(6, Outcome::Fault(RecordedFault(panicked))));
+    let (effect, reason) = ("pay".into(), "too long".into());
+    let too_long = Fault::NotRecordable { effect, reason, size: None, limit: None };
+    gather(&mut log, result(7, Outcome::Fault(RecordedFault(too_long))));
     let (first, _) = sent(&mut log);
     // Behind it: one more, one that may be tried again, one that a person has given, and one that is not sent yet.
     gather(&mut log, result(2, Outcome::Err(b"e"[..].into())));
@@ -249,11 +261,15 @@ fn outcomes_that_were_never_written_are_kept_unless_their_step_was_not_either() 
     let lost = log.written(first, Err(StoreError::Rejected { reason: "no".into() }), 0, 0).unwrap_err();
     assert_eq!(lost, Lost::Rejected { seq: Seq(1), reason: "no".into() });
     let kept = |rejected| -> Vec<(u32, u32, String)> {
-        let ends = log.unwritten_outcomes(StepNo(6), rejected).into_iter();
+        let ends = log.unwritten_outcomes(StepNo(15), rejected, |step| (11..14).contains(&step.0)).into_iter();
         ends.map(|(step, attempt, end)| (step.0, attempt.0, format!("{end:?}").split(' ').next().unwrap().into()))
             .collect()
     };
     let others = [(2, 1, "Err".into()), (3, 2, "Err".into()), (0, 1, "Ok".into())];
-    assert_eq!(kept(None), [&[(4, 1, "Ok".into())][..], &others[..]].concat());
-    assert_eq!(kept(Some((Seq(1), "no"))), [&[(4, 1, "NotRecordable".into())][..], &others[..]].concat());
+    let with = |[first, undone, not_undone]: [&str; 3]| {
+        let firsts = [(4, 1, first), (11, 1, undone), (12, 1, not_undone), (7, 1, "NotRecordable")];
+        [&firsts.map(|(step, attempt, end)| (step, attempt, end.to_owned()))[..], &others[..]].concat()
+    };
+    assert_eq!(kept(None), with(["Ok", "Ok", "Err"]));
+    assert_eq!(kept(Some((Seq(1), "no"))), with(["NotRecordable", "NotRecordable", "InDoubt"]));
 }
