@@ -554,9 +554,13 @@ impl Life {
                         self.adopt(step, attempt, effect.contract);
                         continue;
                     }
-                    Some(_) => {
+                    Some(slot) => {
+                        // In doubt, by another process's word or its own: as any such body it holds none.
+                        if *slot {
+                            self.setting.slots.give();
+                        }
+                        self.adopted.insert((step, attempt), *slot);
                         self.lingering.insert((step, attempt));
-                        self.adopted.insert((step, attempt), false);
                     }
                     None => {}
                 }

@@ -162,17 +162,13 @@ impl Life {
 
     /// The code is over. What is left, bodies, children, and what undoes, is done from the log alone.
     pub(super) fn end(&mut self, end: End<'static>) {
-        let stopped_before = self.state().cancel.is_some();
         if !self.stop_bodies() {
             return;
         }
-        let children: Vec<_> = self
-            .state()
-            .steps
-            .iter()
-            .filter(|(no, s)| s.is_attached_child() && !s.closed && !(stopped_before && self.is_stopped(**no)))
-            .map(|(no, s)| (*no, s.clone()))
-            .collect();
+        // Also those that a cancel has told, for which that is the same row: the log alone does not say whom a shield kept
+        // from it.
+        let open = self.state().steps.iter().filter(|(_, s)| s.is_attached_child() && !s.closed);
+        let children: Vec<_> = open.map(|(no, s)| (*no, s.clone())).collect();
         for (step, child) in children {
             self.cancel_child(step, &child, "its parent has ended");
         }

@@ -1,5 +1,7 @@
 //! Lives without code, from logs made by hand: what is left when the code is over.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::BytesMut;
 
 use super::{Life, Now, Opened, Output, Setting, Slots};
@@ -7,14 +9,14 @@ use crate::{
     contract::{Contract, EffectMeta, Returns, WhenInDoubt, effect_id},
     core::Stop,
     entry::{
-        Child, End, Entry, EntryError, Kind, Outcome, Parent, Path, RecordedContract, RecordedFault, RunStarted, Undo,
-        each_entry,
+        Call, Child, End, Entry, EntryError, Kind, Outcome, Parent, Path, RecordedContract, RecordedFault, RunStarted,
+        Undo, each_entry,
     },
     failure::Fault,
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::Lost,
     mailbox::Message,
-    store::{Record, StoreError, Wait, Written},
+    store::{Act, Record, StoreError, Wait, Written},
 };
 
 struct Free(bool);
@@ -109,20 +111,66 @@ fn at(time: u64) -> Now {
 
 /// A run with this log, gone on with without its code.
 fn life(setting: Setting, log: &[Kind<'static>]) -> Life {
+    let mut life = unopened(setting, log);
+    assert!(matches!(life.replay(at(10), None), Opened::Live));
+    life
+}
+
+fn unopened(setting: Setting, log: &[Kind<'static>]) -> Life {
     let mut frames = BytesMut::new();
     for (at, kind) in log.iter().enumerate() {
         Entry { at: at as u64, kind: kind.clone() }.write(&mut frames).unwrap();
     }
     let mut record = Some(Record { first: Seq(0), count: log.len() as u32, frames: frames.freeze() });
-    let mut life = Life::new(setting, Box::new(move |_| Ok::<_, StoreError>(record.take().into_iter().collect())));
-    assert!(matches!(life.replay(at(10), None), Opened::Live));
-    life
+    Life::new(setting, Box::new(move |_| Ok::<_, StoreError>(record.take().into_iter().collect())))
 }
 
 /// Somebody asks for it to be cancelled.
 fn cancel(life: &mut Life, parent: Option<Parent<'static>>) {
     let row = Message::Cancel { reason: "now".into(), by: "lead".into(), parent }.row();
     life.mail(vec![(1, row)]);
+}
+
+/// Slots, and how many were given back.
+struct Given(AtomicUsize);
+
+impl Slots for Given {
+    fn try_take(&self) -> bool {
+        false
+    }
+
+    fn give(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_body_in_doubt_that_a_later_life_takes_over_holds_no_slot() {
+    let call = Call {
+        path: Path { scope: "".into(), name: "wire".into(), n: 0 },
+        effect: None,
+        contract: RecordedContract::AtMostOnce,
+        args: b""[..].into(),
+        digest: 0,
+        key: None,
+        site: 0,
+    };
+    let (step, attempt) = (StepNo(0), Attempt(1));
+    let doubt = Kind::EffectInDoubt { step, attempt, reason: "another process has said so".into() };
+    for (slot, given) in [(true, 1), (false, 0)] {
+        let slots = std::sync::Arc::new(Given(AtomicUsize::new(0)));
+        let setting = Setting { slots: slots.clone(), ..setting(true, HERE) };
+        let mut life = unopened(setting, &[started(0), Kind::EffectCalled(call.clone()), doubt.clone()]);
+        life.inherited.insert((step, attempt), slot);
+        assert!(matches!(life.replay(at(10), None), Opened::Live));
+        assert_eq!(
+            life.adopted.get(&(step, attempt)),
+            Some(&slot),
+            "its end is this life's, and its slot is its own no more"
+        );
+        assert_eq!(slots.0.load(Ordering::Relaxed), given);
+        assert!(life.leave().running.is_empty());
+    }
 }
 
 /// What is appended, by name.
@@ -185,6 +233,24 @@ fn a_run_without_its_code_is_cancelled_though_its_code_had_heard_of_a_cancel() {
         assert_eq!(appended(&mut life), ["run.cancelled"]);
         assert!(matches!(&life.state().ending, Some(End::Cancelled { reason: r, .. }) if r == reason));
     }
+}
+
+#[test]
+fn a_child_under_a_shield_is_told_when_its_parent_is_cancelled_without_the_code() {
+    let heard = Kind::CancelRequested { reason: "enough".into(), by: "ann".into() };
+    let mut life = life(setting(true, ELSEWHERE), &[started(0), spawned(), heard]);
+    cancel(&mut life, None);
+    assert!(life.turn(at(20)));
+    let outputs = life.take_outputs();
+    let [Output::Append(_, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
+    assert_eq!(batch.count, 1);
+    let told = |act: &Act| match act {
+        Act::Put { to, row } => {
+            to.as_str() == "child" && matches!(Message::read(row), Some(Message::Cancel { parent: Some(_), .. }))
+        }
+        _ => false,
+    };
+    assert!(batch.acts.iter().any(told), "{:?}", batch.acts);
 }
 
 #[test]
