@@ -166,10 +166,12 @@ fn run(seed: u64, control: Control, cuts: usize) -> (Vec<String>, Stats) {
 /// while another's doubt was given to the code, then called in doubt (5, 28); rows taken in a batch of their own, whose
 /// acknowledgement was taken for that of the entries before it (155, 175); steps dropped by a panic, compared with
 /// the log (106, 115, 148, 186); results of bodies whose calls no log held, given to other steps (598, 674, 768, 784, 939,
-/// 1165, 1870, 2319, 3572); slots given back at a parking while their bodies ran (2680, 3531).
-const PAST_FAILURES: [u64; 30] = [
+/// 1165, 1870, 2319, 3572); slots given back at a parking while their bodies ran (2680, 3531); slots kept by bodies that another
+/// process had called in doubt (2437, 5493); children under a shield that were not told when their parent, cancelled before,
+/// was cancelled without its code (3680, 11312); ends in a rejected batch, taken for bodies that had returned (1564, 11789, 58522).
+const PAST_FAILURES: [u64; 37] = [
     5, 28, 51, 73, 106, 109, 115, 148, 155, 175, 186, 187, 257, 495, 598, 674, 714, 768, 784, 893, 917, 939, 1_165,
-    1_870, 1_967, 2_319, 2_680, 2_897, 3_531, 3_572,
+    1_564, 1_870, 1_967, 2_319, 2_437, 2_680, 2_897, 3_531, 3_572, 3_680, 5_493, 11_312, 11_789, 58_522,
 ];
 
 /// Worlds of a test run. `SIM_SEEDS` takes more of them, `SIM_FROM` others.
@@ -197,7 +199,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_thousand_worlds_keep_every_promise() {
+fn worlds_keep_every_promise() {
     if let Some(seed) = number("SIM_SEED") {
         worlds(seed..seed + 1, 8);
         return;

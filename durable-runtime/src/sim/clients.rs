@@ -396,12 +396,13 @@ impl World {
                     _ => Verdict::RunAgain,
                 },
             };
-            // Now and then about an attempt that is over.
-            let attempt = if self.rng.one_in(12) { Attempt(attempt.0 - 1) } else { attempt };
             if self.faulty && self.rng.one_in(6) {
                 self.resolve_unseen(i, (generation, step, attempt), &how, undoes);
             }
-            for by in PEOPLE {
+            // Now and then about an attempt that is over; who waits for nothing else speaks of the one in doubt as well.
+            let over = self.rng.one_in(12).then(|| Attempt(attempt.0 - 1));
+            let present = (over.is_none() || patiently).then_some(attempt);
+            for (attempt, by) in over.into_iter().chain(present).flat_map(|attempt| PEOPLE.map(|by| (attempt, by))) {
                 let (how, by) = (how.clone(), by.to_owned());
                 let row = Message::Resolve { generation, step, attempt, how, by, kept: None }.row();
                 if !self.told.rows.get(&i).is_some_and(|rows| rows.iter().any(|(_, there)| there.id == row.id))

@@ -105,6 +105,8 @@ pub(super) struct Cell {
     pub(super) reading: Option<(bool, u64)>,
     /// The last request to cancel for which a parked run was tried without its code.
     pub(super) cancel_tried: u64,
+    /// The last row of others that the life was told of: one that a later claim has taken is not there to be read.
+    told_of: u64,
     /// What an earlier life in this process knew of the monotonic clock.
     elapsing: Vec<(StepNo, Millis)>,
 }
@@ -193,7 +195,7 @@ impl World {
     }
 
     /// Whether another process that lives has the run.
-    fn is_elsewhere(&self, p: usize, i: usize) -> bool {
+    pub(super) fn is_elsewhere(&self, p: usize, i: usize) -> bool {
         self.shared && self.owners.get(&i).is_some_and(|o| o.place != p && self.processes[o.place].no == o.process)
     }
 
@@ -225,6 +227,7 @@ impl World {
             armed: (None, None),
             reading: None,
             cancel_tried: 0,
+            told_of: 0,
             elapsing,
         };
         process.cells.insert(i, cell);
@@ -287,12 +290,15 @@ impl World {
             if let Some(cell) = self.processes[p].cells.get_mut(&i) {
                 // Rows that others have put.
                 let news = match &cell.phase {
-                    Phase::Live(life) => record.version > life.mailbox.seen() && cell.reading.is_none(),
+                    Phase::Live(life) => {
+                        record.version > life.mailbox.seen().max(cell.told_of) && cell.reading.is_none()
+                    }
                     Phase::Parked(_) => self.rng.one_in(50),
                     _ => false,
                 };
                 if news && !cell.inbox.iter().any(|input| matches!(input, Input::Mail)) {
                     cell.inbox.push_back(Input::Mail);
+                    cell.told_of = record.version;
                     any = true;
                 }
                 continue;

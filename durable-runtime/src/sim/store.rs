@@ -19,7 +19,7 @@ use crate::{
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::{BatchNo, read_frames},
     mailbox::Message,
-    store::{Act, Done, Row, Store, StoreError, Write, Written},
+    store::{Act, Addressee, Done, Row, Store, StoreError, Write, Written},
 };
 
 /// A write on its way.
@@ -180,6 +180,11 @@ impl World {
             && let Some(Message::Outcome { generation, step, attempt, .. }) = Message::read(row)
         {
             self.lost.push(((run, generation, step), attempt));
+            if !self.processes[p].poisoned {
+                // It is put again a while later.
+                let again = Write::Put { run: self.ids[run].clone(), row: row.clone(), to: Addressee::Anyone };
+                self.late.push((self.time + self.rng.below(150), again));
+            }
         }
         let later = self.processes[p].writes.iter().find(|write| write.run == run && write.no.is_some());
         let no = match (self.control, later) {
@@ -253,11 +258,14 @@ impl World {
         })
     }
 
-    /// When the first run is due that nobody has claimed, on the wall clock of a process.
+    /// When the first run is due that a process would find by looking, on its wall clock.
     pub(super) fn due_in_store(&self, p: usize) -> Option<Millis> {
-        let _ = p;
         let live = self.store.runs(Some(true), None, usize::MAX).unwrap();
-        live.into_iter().filter_map(|(_, record)| record.wait?.due).min()
+        let found = live.into_iter().filter(|(id, _)| {
+            let i = self.ids.iter().position(|known| known == id);
+            i.is_none_or(|i| !self.processes[p].cells.contains_key(&i) && !self.is_elsewhere(p, i))
+        });
+        found.filter_map(|(_, record)| record.wait?.due).min()
     }
 }
 
