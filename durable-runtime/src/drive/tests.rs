@@ -241,7 +241,7 @@ fn a_child_under_a_shield_is_told_when_its_parent_is_cancelled_without_the_code(
     let mut life = life(setting(true, ELSEWHERE), &[started(0), spawned(), heard]);
     cancel(&mut life, None);
     assert!(life.turn(at(20)));
-    let outputs = life.take_outputs();
+    let outputs = life.take_outputs(false);
     let [Output::Append(_, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
     assert_eq!(batch.count, 1);
     let told = |act: &Act| match act {
