@@ -290,7 +290,7 @@ impl World {
 
 /// The first seed in which the checks notice.
 fn caught(control: Control) {
-    let seeds = super::number("SIM_CONTROL_SEEDS").unwrap_or(1_500);
+    let seeds = super::number("SIM_CONTROL_SEEDS").unwrap_or(4_000);
     for seed in 0..seeds {
         let (bad, _) = run(seed, control, 4);
         let Some(first) = bad.first() else { continue };
