@@ -62,7 +62,10 @@ fn a_doctored_page_is_found_out() {
     );
     assert_eq!(doctored("### DUR-0030 StoreInUse", "### DUR-0031 StoreDamaged").len(), 2);
     assert_eq!(doctored("- **Cause**: a wrong path", "a wrong path"), ["DUR-0032 NotAStore has no cause"]);
-    assert_eq!(doctored("- **Remedy**: look at `Runtime::holds`, or `durable holds`.", ""), ["DUR-0051 NotInDoubt has no remedy"]);
+    assert_eq!(
+        doctored("- **Remedy**: look at `Runtime::holds`, or `durable holds`.", ""),
+        ["DUR-0051 NotInDoubt has no remedy"]
+    );
     assert_eq!(doctored("The text is no run id.\n", "\n"), ["DUR-0001 InvalidRunId does not say what it means"]);
 }
 
