@@ -446,7 +446,8 @@ impl Life {
 
     /// Whether somebody waits until what was appended is durable.
     fn is_awaited(&self) -> bool {
-        !self.barrier.is_empty() || self.is_over() || self.stop.is_some()
+        // Without code it ends, or is let go of, once that is durable.
+        !self.barrier.is_empty() || self.is_over() || self.stop.is_some() || !self.has_code()
     }
 
     /// What to do now: first what to append, unless it is kept back, then what that allows.

@@ -62,7 +62,7 @@ impl Terminal {
 
     fn output(&self, args: &[&str]) -> Result<Output> {
         let mut command = Command::new(&self.command);
-        command.args(args).arg("--store").arg(&self.store);
+        command.args(args).env("DURABLE_STORE", &self.store);
         command.output().with_context(|| format!("cannot run {}", self.command.display()))
     }
 }
