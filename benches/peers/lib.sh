@@ -39,15 +39,18 @@ end_all() {
   pg_down
 }
 ended() { ! kill -0 "$1" 2>/dev/null; }
-# Runs a command for at most so many seconds, and records what it measured.
-within() { # SECONDS COMMAND..
+# Waits for a command, which a trap can interrupt.
+run_for() { # OUT COMMAND..
   local status=0
-  spawn "$DATA/out" timeout --foreground "$@"
+  spawn "$@"
   wait "$spawned" || status=$?
   end "$spawned"
   ((status == 0)) || { echo "status $status: $(tail -n 1 "$PEERS/log/$name.log" | cut -c 1-200)" >&2; return "$status"; }
-  record <"$DATA/out"
 }
+limited() { # SECONDS COMMAND..
+  run_for "$DATA/out" timeout --foreground "$@"
+}
+within() { limited "$@" && record <"$DATA/out"; } # SECONDS COMMAND..: records what it measured
 until_true() { # SECONDS COMMAND..: waits for a condition
   local deadline=$((SECONDS + $1))
   shift
@@ -129,13 +132,10 @@ pg_fresh() { # DATABASE
   pg postgres "create database $1"
 }
 # Backends tell how often they synced when they end.
-pg_syncs() { # COMMAND..: how often the log is synced meanwhile
+pg_syncs() { # ARGUMENTS..: as syncs
   local before after
-  before=$(pg postgres 'select wal_sync from pg_stat_wal') &&
-    timeout --foreground "$limit" "$@" >/dev/null 2>>"$PEERS/log/$name.log" &&
-    until_true 10 pg_is_alone &&
-    after=$(pg postgres 'select wal_sync from pg_stat_wal') &&
-    echo $((after - before))
+  before=$(pg postgres 'select wal_sync from pg_stat_wal') && limited "$limit" "${harness[@]}" "$@" && until_true 10 pg_is_alone &&
+    after=$(pg postgres 'select wal_sync from pg_stat_wal') && synced=$((after - before))
 }
 pg_is_alone() { [[ $(pg postgres "select count(*) from pg_stat_activity where backend_type = 'client backend'") == 1 ]]; }
 
@@ -144,12 +144,12 @@ pg_is_alone() { [[ $(pg postgres "select count(*) from pg_stat_activity where ba
 install() { cargo_install --locked; }
 # Begins anew: an empty store, servers that run.
 fresh() { rm -rf "$store" "$store"-*; }
+warm_up() { limited "$limit" "${harness[@]}" w1 1; } # for the schema to be there
 bench() { within "$limit" "${harness[@]}" "$@"; }
-# How often it asks the disk to sync, from its start to its end.
-syncs() {
-  timeout --foreground "$limit" strace -f -y -qq -o "$DATA/strace" -e trace=fsync,fdatasync,sync_file_range,write,pwrite64,pwritev \
-    "${harness[@]}" "$@" >/dev/null 2>>"$PEERS/log/$name.log" &&
-    count_syncs "$DATA/strace"
+# How often it asks the disk to sync, from its start to its end, as $synced.
+syncs() { # ARGUMENTS..
+  run_for /dev/null strace -f -y -qq -o "$DATA/strace" -e trace=fsync,fdatasync,sync_file_range,write,pwrite64,pwritev \
+    timeout --foreground "$limit" "${harness[@]}" "$@" && synced=$(count_syncs "$DATA/strace")
 }
 count_syncs() { grep -cE '^[0-9]+ +(fsync|fdatasync|sync_file_range)\(' "$1" || true; }
 # Comes to the step after so many, and is killed there.
@@ -157,8 +157,8 @@ load() {
   spawn "$DATA/out" "${harness[@]}" load "$1"
   local pid=$spawned
   until_true "$limit" loaded_or_ended "$pid"
-  grep -q loaded "$DATA/out" || { echo "it ended before the step" >&2; return 1; }
   end "$pid"
+  grep -q loaded "$DATA/out" || { echo "it did not come to the step after $1 others" >&2; return 1; }
 }
 loaded_or_ended() { grep -q loaded "$DATA/out" || ended "$1"; }
 # From the start of a new process to the body of that step.

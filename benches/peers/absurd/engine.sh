@@ -4,7 +4,7 @@ harness=(env PYTHONPATH="$here" "$PEERS/venv/$name/bin/python" "$dir/bench.py" "
 durability="a transaction of PostgreSQL for each step, on disk before the next; W3 with a claim of 2 s that is over (120 s is usual)"
 install() { pip_install && pg_up; }
 fresh() { pg_fresh bench_absurd && ABSURD_DATABASE_URL=$PG/bench_absurd "$PEERS/venv/$name/bin/absurdctl" init >/dev/null; }
-syncs() { pg_syncs "${harness[@]}" "$@"; }
+syncs() { pg_syncs "$@"; }
 go_on() {
   # Until the claim of the killed worker is over.
   sleep 3

@@ -59,10 +59,10 @@ syncs() {
   spawn /dev/null strace -f -qq -o "$DATA/strace" -e trace=fsync,fdatasync,sync_file_range -p "$server_pid"
   local tracer=$spawned
   until_true 10 traced "$server_pid" || return 1
-  timeout --foreground "$limit" "${harness[@]}" "$@" >/dev/null || return 1
+  limited "$limit" "${harness[@]}" "$@" || return 1
   kill -TERM "$tracer"
   wait "$tracer" || true
   end "$tracer"
-  count_syncs "$DATA/strace"
+  synced=$(count_syncs "$DATA/strace")
 }
 traced() { ! grep -q '^TracerPid:.0$' "/proc/$1/status"; }
