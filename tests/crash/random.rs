@@ -158,7 +158,9 @@ fn three_hundred_random_kills_break_no_contract() {
 
 #[test]
 fn random_kills_notice_a_store_that_drops_what_it_acknowledged() {
-    let (_, wrong) = kills(1, 4, Broken::DropsAppends { after: 100 });
-    println!("{} findings, the first: {:?}", wrong.len(), wrong.first());
-    assert!(!wrong.is_empty());
+    // A process that is killed early has dropped nothing yet.
+    let wrong =
+        (1..=8).map(|seed| kills(seed, 4, Broken::DropsAppends { after: 40 }).1).find(|wrong| !wrong.is_empty());
+    println!("the first: {:?}", wrong.as_ref().and_then(|wrong| wrong.first()));
+    assert!(wrong.is_some());
 }
