@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{History, asked, is_in, rows_left};
 use crate::{
-    entry::{Answered, Kind, Signal},
+    entry::{Answered, Kind, Resolved, Signal},
     mailbox::{Mail, Message, Reply},
     sim::{clients::PEOPLE, prog::SAID_BITS, world::World},
     store::Store,
@@ -142,10 +142,12 @@ fn words(world: &World, history: &History, bad: &mut Vec<String>) {
     let rows: Vec<_> = world.told.rows.get(&history.run).into_iter().flatten().collect();
     for (n, log) in history.logs.iter().enumerate() {
         for entry in log.stored.entries() {
-            let Kind::ResolutionSetAside { step, attempt, by: who, .. } = &entry.kind else { continue };
+            let Kind::ResolutionSetAside { step, attempt, by: who, how, .. } = &entry.kind else { continue };
+            // What is to be run again once that has settled is corrected until then, whoever gave the word.
+            let waits = *how == Resolved::RunAgain;
             let is_it = rows.iter().any(|(_, row)| {
-                matches!(Message::read(row), Some(Message::Resolve { generation, step: s, attempt: a, by, kept: Some(_), .. })
-                    if (generation.0 as usize, s, a) == (n, *step, *attempt) && by == *who)
+                matches!(Message::read(row), Some(Message::Resolve { generation, step: s, attempt: a, by, kept, .. })
+                    if (generation.0 as usize, s, a) == (n, *step, *attempt) && by == *who && (kept.is_some() || waits))
             });
             if !is_it {
                 bad.push(format!("a word on step {step} of log {n} was set aside that nobody may correct"));
