@@ -23,6 +23,8 @@ const RECONCILE_TRIES_MAX: u32 = 10;
 const RECONCILE_WAIT_MAX_MS: Millis = 5 * 60 * 1000;
 /// Why a word is of no use that was followed by another one.
 const CORRECTED: &str = "another word was given after it";
+/// Why a word is of no use that came after one that counts.
+const GIVEN_BEFORE: &str = "a word was given before it, and waits until it can be done";
 
 /// A person's word on a doubt.
 pub(crate) struct Word {
@@ -41,8 +43,8 @@ pub(crate) struct Settle {
     settled: Millis,
     attempt: Attempt,
     tries: u32,
-    /// A person has said "run again": the row that says so, and who.
-    again: Option<(u128, String)>,
+    /// A person has said "run again": the row that says so, who, and whether it was kept.
+    again: Option<(u128, String, bool)>,
     /// Whether a reconcile function is to be asked.
     asks: bool,
 }
@@ -112,7 +114,7 @@ impl Life {
             settle.due = now.saturating_add(1_000);
             return false;
         }
-        if let Some((row, by)) = settle.again.take() {
+        if let Some((row, by, _)) = settle.again.take() {
             self.settling.remove(&step);
             return self.run_again(step, attempt, &by, Some(row));
         }
@@ -268,8 +270,18 @@ impl Life {
             return self.log.act(Act::Take { row });
         }
         // What waited until it could be done is corrected before it was.
-        if let Some((row, by)) = self.settling.get_mut(&step).and_then(|settle| settle.again.take()) {
-            self.set_aside(row, step, attempt, Word { how: Verdict::RunAgain, by, kept: true }, CORRECTED);
+        match self.settling.get_mut(&step).and_then(|settle| settle.again.take()) {
+            Some((row, by, true)) => {
+                self.set_aside(row, step, attempt, Word { how: Verdict::RunAgain, by, kept: true }, CORRECTED);
+            }
+            // Whoever gave it was told that it counts, and the store knows no second one of its kind.
+            Some(first @ (.., false)) => {
+                if let Some(settle) = self.settling.get_mut(&step) {
+                    settle.again = Some(first);
+                }
+                return self.set_aside(row, step, attempt, word, GIVEN_BEFORE);
+            }
+            None => {}
         }
         if word.kept && self.is_spoken_of(step, attempt) {
             return self.set_aside(row, step, attempt, word, CORRECTED);
@@ -294,7 +306,7 @@ impl Life {
             let now = self.now.monotonic;
             let fresh = Settle { due: now, settled: now, attempt, tries: 0, again: None, asks: false };
             let settle = self.settling.entry(step).or_insert(fresh);
-            settle.again = Some((row, word.by));
+            settle.again = Some((row, word.by, word.kept));
             settle.due = settle.settled;
             return;
         }
