@@ -142,10 +142,14 @@ impl Bench {
         }
     }
 
-    /// Starts a process that holds the store.
+    /// Starts a process that holds the store, and has it replay the runs that are there.
     pub(crate) fn hold(&mut self) {
         assert!(self.holder.is_none());
         self.holder = Some(Holder::start(self.dir.path()));
+        until("every run has been opened", || {
+            let runs = self.durable(["--json", "runs"]).ok().lines();
+            runs.iter().all(|run| run["state"] != "opening")
+        });
     }
 
     pub(crate) fn holder(&mut self) -> &mut Holder {
