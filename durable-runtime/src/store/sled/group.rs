@@ -1,4 +1,4 @@
-//! One group of writes, from the conditions of each to the one batch that carries all.
+//! One group of writes, from the conditions of each to what all of them change.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use crate::{
         StoreError, Write, Written,
         sled::{
             keys::{self, CHUNK_BYTES, Class, Entry, Meta, State},
-            medium::Medium,
+            medium::{Changes, Medium},
             writer::Counts,
         },
     },
@@ -124,16 +124,15 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Makes the batch that carries the group, and the store's knowledge of itself as it will be; `None` if nothing
-    /// changes.
-    pub(super) fn into_batch(mut self) -> Result<Option<(sled::Batch, Meta)>, StoreError> {
+    /// What the group changes, and the store's knowledge of itself as it will be; `None` if nothing changes.
+    pub(super) fn into_changes(mut self) -> Result<Option<(Changes, Meta)>, StoreError> {
         for (number, tail) in std::mem::take(&mut self.tails) {
             self.write_tail(number, &tail);
         }
         if self.values.is_empty() {
             return Ok(None);
         }
-        let mut batch = sled::Batch::default();
+        let mut changes = Changes::default();
         for (key, value) in std::mem::take(&mut self.values) {
             let mut chunks = 0;
             if keys::is_index(&key) {
@@ -146,26 +145,25 @@ impl<'a> Group<'a> {
                 }
             }
             for index in 0..chunks {
-                batch.remove(keys::chunk(&key, index));
+                changes.remove(keys::chunk(&key, index));
             }
             let Some(value) = value else {
-                batch.remove(key);
+                changes.remove(key);
                 continue;
             };
             if value.len() > CHUNK_BYTES {
                 for (index, chunk) in (0..).zip(value.chunks(CHUNK_BYTES)) {
-                    batch.insert(keys::chunk(&key, index), chunk);
+                    changes.insert(keys::chunk(&key, index), chunk);
                 }
             }
             let stored = keys::encode(&key, &value);
             if keys::is_index(&key) {
                 self.meta.digest = self.meta.digest.wrapping_add(keys::digest(&key, &stored));
             }
-            batch.insert(key, stored);
+            changes.insert(key, stored);
         }
         self.meta.commits += 1;
-        batch.insert(keys::META, keys::encode(keys::META, &self.meta.encode()));
-        Ok(Some((batch, self.meta)))
+        Ok(Some((changes, self.meta)))
     }
 
     /// What stands under a run's id, in whichever place.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `M` | [`Meta`] |
 //! | `E` number generation first | one record of a log |
+//! | `U` | [`Undo`] of the newest group of writes |
 //! | `X` key index | a chunk of the value of that key |
 //! | `d` id, `l` id, `u` id | [`Entry`] of an ended run, of a live run, of a run that has only a mailbox so far |
 //! | `g` number generation | length of a log that is not the run's newest |
@@ -37,6 +38,7 @@ use crate::{
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 pub(super) const META: &[u8] = b"M";
+pub(super) const UNDO: &[u8] = b"U";
 /// Everything in the index is at or after this key.
 pub(super) const INDEX: &[u8] = b"a";
 
@@ -294,6 +296,45 @@ impl Meta {
         let id = StoreId(u128::from_be_bytes(n.take()?));
         let (openings, next_number, commits) = (n.u64()?, n.u64()?, n.u64()?);
         Some(Meta { id, openings, next_number, commits, digest: u128::from_be_bytes(n.take()?) })
+    }
+}
+
+/// What stood under the keys that a group of writes changes, so that a part of the group can be taken back.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Undo {
+    /// [`Meta::commits`] with the group: it is whole if the store's has come so far.
+    pub(super) commits: u64,
+    /// Each key and what stood under it, as it stood.
+    pub(super) stood: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Undo {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut value = self.commits.to_be_bytes().to_vec();
+        for (key, stood) in &self.stood {
+            value.extend_from_slice(&(key.len() as u64).to_be_bytes());
+            value.extend_from_slice(key);
+            // The length is off by one, so that 0 can say that there was nothing.
+            value.extend_from_slice(&stood.as_ref().map_or(0, |stood| stood.len() as u64 + 1).to_be_bytes());
+            value.extend_from_slice(stood.as_deref().unwrap_or_default());
+        }
+        value
+    }
+
+    /// `None`: it is of no known form.
+    pub(super) fn decode(value: &[u8]) -> Option<Undo> {
+        let mut n = Numbers(value);
+        let mut undo = Undo { commits: n.u64()?, stood: Vec::new() };
+        while !n.0.is_empty() {
+            let bytes = usize::try_from(n.u64()?).ok()?;
+            let key = n.slice(bytes)?.to_vec();
+            let stood = match usize::try_from(n.u64()?).ok()?.checked_sub(1) {
+                Some(bytes) => Some(n.slice(bytes)?.to_vec()),
+                None => None,
+            };
+            undo.stood.push((key, stood));
+        }
+        Some(undo)
     }
 }
 

@@ -1,6 +1,7 @@
 //! sled, kept at arm's length: its errors are typed, its panics are caught, its lock is really free when it is closed.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     ops::RangeBounds,
@@ -17,12 +18,14 @@ use crate::store::{
     StoreError,
     sled::{
         identity::{damaged, io_error},
-        keys::{self, Stored},
+        keys::{self, CHUNK_BYTES, Meta, Stored, Undo},
     },
 };
 
 /// How often sled cleans up old segments, in milliseconds. Flushing does not depend on it.
 const CLEAN_EVERY_MS: u64 = 500;
+/// What takes a group back must fit into this many bytes of keys and values: it is one value of the tree.
+const UNDO_BYTES: usize = CHUNK_BYTES / 2;
 /// How long closing waits for sled's threads and for its lock, in milliseconds.
 const CLOSE_WAIT_MS: u32 = 10_000;
 
@@ -155,13 +158,80 @@ impl Medium {
         })?
     }
 
-    /// Applies a batch, whole: a crash leaves all of it or nothing. It is visible from now on, and durable after
+    /// Makes changes, whole, and what the store knows of itself with them: after a crash and [`Medium::roll_back`] there
+    /// are all of them or none. They are visible from now on, and durable after
     /// [`Medium::flush`].
-    pub(super) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
+    ///
+    /// sled's own batches cost two writes to the disk, one after the other, and each is waited for. What sled is told key by
+    /// key it writes in that order, and after a crash it finds as much of the order as had been written, without a gap. So
+    /// what stood under the keys goes first, then the changes, and last of all `meta`, which says that they are all there.
+    /// Where that would mean to write much twice it is one of sled's batches.
+    pub(super) fn commit(&self, changes: Changes, meta: &Meta) -> Result<(), StoreError> {
+        let meta_value = keys::encode(keys::META, &meta.encode());
+        match self.undo(&changes, meta.commits)? {
+            Some(undo) => self.guarded("write a group", |db| {
+                if !changes.0.is_empty() {
+                    db.insert(keys::UNDO, undo)?;
+                }
+                for (key, value) in changes.0 {
+                    set(db, key, value)?;
+                }
+                db.insert(keys::META, meta_value).map(drop)
+            }),
+            None => {
+                let mut whole = changes;
+                whole.insert(keys::META, meta_value);
+                self.apply(whole)
+            }
+        }
+    }
+
+    /// What takes a group back, as it is to stand; `None` if that is too much for a value.
+    fn undo(&self, changes: &Changes, commits: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut undo = Undo { commits, stood: Vec::with_capacity(changes.0.len()) };
+        let mut bytes = 0;
+        for key in changes.0.keys() {
+            let stood = self.stored(key)?.map(|stood| stood.to_vec());
+            bytes += key.len() + stood.as_ref().map_or(0, Vec::len);
+            undo.stood.push((key.clone(), stood));
+            if bytes > UNDO_BYTES {
+                return Ok(None);
+            }
+        }
+        Ok(Some(keys::encode(keys::UNDO, &undo.encode())))
+    }
+
+    /// Takes back what a crash has left of a group that came after so many, if it has left a part. A crash within leaves
+    /// that to be done again.
+    pub(super) fn roll_back(&self, commits: u64) -> Result<(), StoreError> {
+        let Some(undo) = self.get(keys::UNDO)? else { return Ok(()) };
+        let undo = Undo::decode(&undo).ok_or_else(|| self.damaged("what takes a group back has no known form"))?;
+        if undo.commits != commits + 1 {
+            return Ok(());
+        }
+        self.guarded("take back a part of a group", |db| {
+            for (key, stood) in undo.stood {
+                set(db, key, stood)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Applies changes as one of sled's batches: a crash leaves all of it or nothing. They are durable after
+    /// [`Medium::flush`].
+    pub(super) fn apply(&self, changes: Changes) -> Result<(), StoreError> {
+        let mut batch = sled::Batch::default();
+        for (key, value) in changes.0 {
+            match value {
+                Some(value) => batch.insert(key, value),
+                None => batch.remove(key),
+            }
+        }
         self.guarded("write a batch", |db| db.apply_batch(batch))
     }
 
-    /// Waits until all that was applied has been written.
+    /// Waits until all that was written to sled is on its way through the operating system, which in a synchronous directory
+    /// means: on the disk.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
         self.guarded("flush", |db| db.flush()).map(drop)
     }
@@ -186,6 +256,28 @@ impl Medium {
         };
         Err(StoreError::Io { doing: format!("close {}", self.store.display()).into(), error })
     }
+}
+
+/// The new values of keys; `None` removes one.
+#[derive(Debug, Default)]
+pub(super) struct Changes(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
+
+impl Changes {
+    pub(super) fn insert(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
+        self.0.insert(key.into(), Some(value.into()));
+    }
+
+    pub(super) fn remove(&mut self, key: impl Into<Vec<u8>>) {
+        self.0.insert(key.into(), None);
+    }
+}
+
+fn set(db: &sled::Db, key: Vec<u8>, value: Option<Vec<u8>>) -> sled::Result<()> {
+    match value {
+        Some(value) => db.insert(key, value)?,
+        None => db.remove(key)?,
+    };
+    Ok(())
 }
 
 /// What can go wrong within sled.

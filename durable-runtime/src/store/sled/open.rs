@@ -15,7 +15,7 @@ use crate::store::{
         high_water::HighWater,
         identity::{self, HIGH_WATER, Identity, LOCK, Lock, SLED, STORE, damaged, io_error, sync_path},
         keys::{self, Meta},
-        medium::Medium,
+        medium::{Changes, Medium},
         read,
         writer::{FreeSpace, Room, Shared, Writer},
     },
@@ -183,6 +183,14 @@ fn settle(
     let water_path = store.join(HIGH_WATER);
     let on_water = |e: &io::Error| io_error("use", &water_path, e);
     let found = read::meta(medium)?;
+    match found.map_or(Ok(()), |meta| medium.roll_back(meta.commits)) {
+        Err(StoreError::Damaged { what, .. }) if !options.accept_loss => {
+            let loss = "whether the newest group of writes is there as a whole is not known";
+            return Err(medium.damaged(format!("{LOSS}{loss}: {what}")));
+        }
+        Err(StoreError::Damaged { what, .. }) => tracing::warn!(%what, "a part of a group of writes may be left"),
+        rolled_back => rolled_back?,
+    }
     let (mut meta, mut high_water) = match found {
         None if !identity.ready => {
             let meta = Meta { id: identity.id, openings: 0, next_number: 0, commits: 0, digest: 0 };
@@ -230,9 +238,7 @@ fn settle(
     };
     meta.openings += 1;
     meta.commits += 1;
-    let mut batch = sled::Batch::default();
-    batch.insert(keys::META, keys::encode(keys::META, &meta.encode()));
-    medium.apply(batch)?;
+    medium.commit(Changes::default(), &meta)?;
     medium.flush()?;
     if let Some(db) = barrier {
         db.sync_data().map_err(|e| io_error("sync the database of", store, &e))?;

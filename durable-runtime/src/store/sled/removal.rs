@@ -2,14 +2,14 @@
 //!
 //! A run is removed by one write that takes its entry away: from then on it is not listed, not read, and its id is free.
 //! The same write leaves the key [`keys::removal`] with the run's number. What is left under that number is found by
-//! nobody, and it goes in pieces between the groups of other writes, each piece a batch of its own; the last one takes the
+//! nobody, and it goes in pieces between the groups of other writes, each piece a group of its own; the last one takes the
 //! key too. After a crash, or a closing, the keys that are still there say what is to be gone on with.
 
 use crate::store::{
     StoreError,
     sled::{
         keys::{self, Meta},
-        medium::Medium,
+        medium::{Changes, Medium},
     },
 };
 
@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 1024 * 1024;
 
 /// Part of what is to be removed.
 pub(super) struct Piece {
-    pub(super) batch: sled::Batch,
+    pub(super) changes: Changes,
     pub(super) meta: Meta,
     keys: usize,
     bytes: usize,
@@ -38,7 +38,7 @@ impl Piece {
         if numbers.is_empty() {
             return Ok(None);
         }
-        let mut piece = Piece { batch: sled::Batch::default(), meta, keys: 0, bytes: 0 };
+        let mut piece = Piece { changes: Changes::default(), meta, keys: 0, bytes: 0 };
         for (number, stored) in numbers {
             if !piece.take(medium, number)? {
                 break;
@@ -46,7 +46,6 @@ impl Piece {
             piece.remove(&keys::removal(number), &stored);
         }
         piece.meta.commits += 1;
-        piece.batch.insert(keys::META, keys::encode(keys::META, &piece.meta.encode()));
         Ok(Some(piece))
     }
 
@@ -68,7 +67,7 @@ impl Piece {
         if keys::is_index(key) {
             self.meta.digest = self.meta.digest.wrapping_sub(keys::digest(key, stored));
         }
-        self.batch.remove(key);
+        self.changes.remove(key);
         self.keys += 1;
         self.bytes += stored.len();
     }

@@ -19,6 +19,7 @@ use crate::{
 
 mod compacting;
 mod removing;
+mod torn;
 
 pub(super) struct TempDir(pub(super) PathBuf);
 

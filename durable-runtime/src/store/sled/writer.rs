@@ -1,4 +1,4 @@
-//! The one thread that writes: it takes all that is queued, writes one batch, waits for the disk once, and answers all.
+//! The one thread that writes: it takes all that is queued, writes one group, waits for the disk once, and answers all.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use crate::store::{
         high_water::HighWater,
         identity::{HIGH_WATER, Lock, SLED, io_error},
         keys::Meta,
-        medium::{Medium, panic_text},
+        medium::{Changes, Medium, panic_text},
         removal::Piece,
     },
 };
@@ -35,7 +35,7 @@ const STAGED_BYTES: usize = 1024 * 1024;
 
 /// What the store's handle and its writer share.
 pub(super) struct Shared {
-    /// The database, until it is closed. Readers hold the lock while they read, the writer while it applies a batch, so
+    /// The database, until it is closed. Readers hold the lock while they read, the writer while it applies a group, so
     /// that a scan never sees half of one.
     pub(super) medium: RwLock<Option<Medium>>,
     queue: Mutex<Queue>,
@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// The database as of the last batch applied.
+    /// The database as of the last group applied.
     pub(super) fn view(&self) -> RwLockReadGuard<'_, Option<Medium>> {
         self.medium.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,7 +235,7 @@ impl Writer {
 
     /// Writes a group. The results are those of its writes, in order; none at all if the store was poisoned.
     ///
-    /// A crash before [`Medium::apply`] leaves nothing of the group; one after it, all or nothing; one after the sync,
+    /// A crash before the sync leaves all of the group or nothing, once the store has been opened again; one after it,
     /// all. The count in `high-water` may miss the last groups, never name one that is not durable.
     fn write(&mut self, writes: Vec<Write>) -> Vec<Result<Written, StoreError>> {
         self.try_write(writes).unwrap_or_else(|error| {
@@ -268,8 +268,8 @@ impl Writer {
             });
         }
         let written = group.counts;
-        let batch = group.into_batch()?;
-        self.commit(batch)?;
+        let changes = group.into_changes()?;
+        self.commit(changes)?;
         self.shared.count(Counts { writes: results.len() as u64, ..written });
         Ok(results)
     }
@@ -287,16 +287,16 @@ impl Writer {
         let mut bytes = 0;
         for (key, value) in group::restored(number, dump) {
             if bytes > STAGED_BYTES {
-                let batch = group.into_batch()?;
-                self.commit(batch)?;
+                let changes = group.into_changes()?;
+                self.commit(changes)?;
                 group = Group::new(&self.medium, self.meta, &mut self.claims, None);
                 bytes = 0;
             }
             bytes += key.len() + value.len();
             group.bring(key, value);
         }
-        let batch = group.into_batch()?;
-        self.commit(batch)?;
+        let changes = group.into_changes()?;
+        self.commit(changes)?;
         Ok(Some(number))
     }
 
@@ -313,7 +313,7 @@ impl Writer {
             // On a full disk it waits for the next removal, or the next opening.
             let room = self.room.lacks(0).is_none();
             if room {
-                self.commit(Some((piece.batch, piece.meta)))?;
+                self.commit(Some((piece.changes, piece.meta)))?;
             }
             Ok(room)
         }));
@@ -326,11 +326,11 @@ impl Writer {
         });
     }
 
-    fn commit(&mut self, batch: Option<(sled::Batch, Meta)>) -> Result<(), StoreError> {
-        let Some((batch, meta)) = batch else { return Ok(()) };
+    fn commit(&mut self, changes: Option<(Changes, Meta)>) -> Result<(), StoreError> {
+        let Some((changes, meta)) = changes else { return Ok(()) };
         {
             let _nobody_reads = self.shared.medium.write().unwrap_or_else(PoisonError::into_inner);
-            self.medium.apply(batch)?;
+            self.medium.commit(changes, &meta)?;
         }
         self.medium.flush()?;
         if let Some(file) = &self.barrier {

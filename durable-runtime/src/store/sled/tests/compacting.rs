@@ -59,7 +59,7 @@ fn make(store: &Path) -> Vec<(RunId, Dump)> {
     runs
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -78,10 +78,14 @@ fn held(store: &Path) -> Vec<(RunId, Dump)> {
     }
     let early = opened.rows(&id("early"), 0, 9).unwrap();
     assert_eq!(early.iter().map(|(number, row)| (*number, &*row.bytes)).collect::<Vec<_>>(), [(1, &b"early"[..])]);
-    let runs = opened.runs(None, None, 99).unwrap().into_iter();
-    let runs = runs.map(|(run, _)| (run.clone(), opened.dump(&run).unwrap().unwrap())).collect();
+    let runs = dumps(&opened);
     opened.close().unwrap();
     runs
+}
+
+pub(super) fn dumps(store: &SledStore) -> Vec<(RunId, Dump)> {
+    let runs = store.runs(None, None, 99).unwrap().into_iter();
+    runs.map(|(run, _)| (run.clone(), store.dump(&run).unwrap().unwrap())).collect()
 }
 
 fn unfinished(runs: &[(RunId, Dump)]) -> Vec<(RunId, Dump)> {
