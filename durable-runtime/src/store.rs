@@ -179,8 +179,8 @@ impl fmt::Display for Durability {
 /// One change.
 #[derive(Clone, Debug)]
 pub enum Write {
-    /// Makes a run with the first entries of its first log: [`Written::Created`]. If the run is there already nothing
-    /// changes: [`Written::Exists`].
+    /// Makes a run with the first entries of its first log, and takes it for this process: [`Written::Begun`]. If the run is
+    /// there already nothing changes: [`Written::Exists`].
     Create {
         /// The run.
         run: RunId,
@@ -429,7 +429,14 @@ pub struct Record {
 pub enum Written {
     /// It is done.
     Done,
-    /// The run is new.
+    /// The run is new, and claimed.
+    Begun {
+        /// As of [`Written::Claimed`].
+        epoch: Epoch,
+        /// How many rows were put for it before, see [`RunRecord::version`].
+        version: u64,
+    },
+    /// The run is new here.
     Created,
     /// The run, or the row, was there before.
     Exists,

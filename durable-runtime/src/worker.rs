@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{Notify, Semaphore, oneshot, watch},
 };
 use tracing::Instrument;
 
@@ -37,6 +37,7 @@ mod timers;
 
 pub(crate) use slots::{Bodies, BodyInfo, BodySlots};
 use task::{Beginning, RunTask};
+pub(crate) use task::{Begun, New};
 pub(crate) use timers::Timers;
 
 /// Wait before what the store refused is tried again.
@@ -193,12 +194,12 @@ impl Shared {
         self.adopt_with(id, record, fresh, None);
     }
 
-    /// [`Shared::adopt`] for a run that was made a moment ago; the permit is held until its first step.
-    pub(crate) fn adopt_new(self: &Arc<Shared>, id: RunId, record: &RunRecord, start: Option<OwnedSemaphorePermit>) {
-        self.adopt_with(id, record, true, start);
+    /// [`Shared::adopt`] for a run that was made a moment ago.
+    pub(crate) fn adopt_new(self: &Arc<Shared>, id: RunId, record: &RunRecord, new: New) {
+        self.adopt_with(id, record, true, Some(new));
     }
 
-    fn adopt_with(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool, start: Option<OwnedSemaphorePermit>) {
+    fn adopt_with(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool, new: Option<New>) {
         if self.is_closing() {
             return;
         }
@@ -225,7 +226,7 @@ impl Shared {
             (false, Some(_)) => Beginning::Released,
             (false, None) => Beginning::AfterCrash,
         };
-        spawn(self, cell, aside, record.head.generation, beginning, elapsing, start);
+        spawn(self, cell, aside, record.head.generation, beginning, elapsing, new);
     }
 
     /// A run has got a row, has been made, or is due: it goes on, in memory or not.
@@ -261,6 +262,29 @@ impl Shared {
                 }
             }
         });
+    }
+
+    /// Keeps everybody else from waking a run that is about to be made, until [`Shared::has_made`]: what comes with its making,
+    /// the claim and the log, is as new when it is adopted. False if somebody may be at it.
+    pub(crate) fn makes(&self, id: &RunId) -> bool {
+        // The runs that were there when the store was opened are still being looked through.
+        if !self.resumed.load(Ordering::Acquire) {
+            return false;
+        }
+        match lock(&self.waking).entry(id.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(first) => {
+                first.insert(false);
+                true
+            }
+        }
+    }
+
+    /// The run has been made and adopted, or not; it is woken if it was nudged meanwhile.
+    pub(crate) fn has_made(self: &Arc<Shared>, id: &RunId) {
+        if lock(&self.waking).remove(id) == Some(true) {
+            self.nudge(id);
+        }
     }
 
     /// Has a run in memory that has something to do; a store that refuses for now is asked again, so that no run is forgotten.
@@ -498,7 +522,7 @@ fn spawn(
     generation: Generation,
     beginning: Beginning,
     elapsing: Box<[(StepNo, Millis)]>,
-    start: Option<OwnedSemaphorePermit>,
+    new: Option<New>,
 ) {
     shared.tasks.fetch_add(1, Ordering::SeqCst);
     let guard = TaskGuard { shared: shared.clone(), cell: cell.clone(), returned: false };
@@ -508,14 +532,15 @@ fn spawn(
     let task = async move {
         // Taken in whole, so that it stands for the task also before its first poll.
         let mut guard = guard;
+        let New { turn, begun } = new.unwrap_or(New { turn: None, begun: None });
         // After a crash, or with other code, that may be every run of the store: what waits for its turn is small.
         let turn = match beginning {
             Beginning::Released | Beginning::AfterCrash if !aside.replaying => {
                 shared.marked.clone().acquire_owned().await.ok()
             }
-            _ => start,
+            _ => turn,
         };
-        Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn).run(beginning)).await;
+        Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn, begun).run(beginning)).await;
         guard.returned = true;
     };
     tokio.spawn(task.instrument(span));

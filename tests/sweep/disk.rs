@@ -165,7 +165,6 @@ impl Disk {
     /// Submits in the way of a broken disk, or gives the write back.
     fn submit_broken(&self, write: Write, done: Done) -> Option<(Write, Done)> {
         let early = match &write {
-            Write::Create { .. } => Written::Created,
             Write::Append(_) | Write::Put { .. } => Written::Done,
             _ => return Some((write, done)),
         };

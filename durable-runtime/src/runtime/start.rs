@@ -14,7 +14,7 @@ use crate::{
     steps::call::WorkflowCall,
     store::{Addressee, Head, Row, RunRecord, StoreError, Write, Written},
     value::{Args, Recordable, Value},
-    worker::{Input, Phase, lock},
+    worker::{Begun, Input, New, Phase, lock},
 };
 
 /// A run that is to be started.
@@ -91,22 +91,22 @@ impl Runtime {
                 let put = Write::Put { run: new.clone(), row, to: Addressee::Anyone };
                 shared.store.submit(put, Box::new(|_| {}));
             }
-            let write = Write::Create { run: new.clone(), count: 1, frames, head };
-            let written = match shared.write(write).await {
-                Ok(written) => written,
-                Err(e) => {
-                    // It may be there all the same, and then it is to go on.
-                    if matches!(e, StoreError::Unknown { .. }) {
-                        shared.nudge(&new);
-                    }
-                    return Err(e);
-                }
-            };
+            let alone = shared.makes(&new);
+            let write = Write::Create { run: new.clone(), count: 1, frames: frames.clone(), head };
+            let written = shared.write(write).await;
             match written {
-                Written::Exists => shared.nudge(&new),
-                _ => shared.adopt_new(new, &record, permit),
+                Ok(Written::Begun { epoch, version }) => {
+                    let begun = alone.then(|| Begun { epoch, frames: (version == 0).then_some(frames) });
+                    shared.adopt_new(new.clone(), &record, New { turn: permit, begun });
+                }
+                // After the last it may be there all the same, and then it is to go on.
+                Ok(_) | Err(StoreError::Unknown { .. }) => shared.nudge(&new),
+                Err(_) => {}
             }
-            Ok::<_, StoreError>(written)
+            if alone {
+                shared.has_made(&new);
+            }
+            written
         };
         let written = shared.tokio.spawn(create).await.unwrap_or(Err(StoreError::Closed))?;
         Ok(written != Written::Exists)

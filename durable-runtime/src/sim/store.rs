@@ -77,7 +77,7 @@ impl World {
     fn note(&mut self, write: &Write, written: Written) {
         self.told.clock += 1;
         match write {
-            Write::Create { run, count, .. } if written == Written::Created => {
+            Write::Create { run, count, .. } if matches!(written, Written::Begun { .. }) => {
                 let i = self.place(run);
                 self.told.wrote.entry((i, Generation(0))).or_default().push((
                     Seq(0),

@@ -250,7 +250,15 @@ impl Image {
         match write {
             Write::Create { run, count, frames, head } => {
                 check_entries(count, 1, &frames)?;
-                Ok(if self.create(run, count, frames, head, 0) { Written::Created } else { Written::Exists })
+                if !self.create(run.clone(), count, frames, head, 0) {
+                    return Ok(Written::Exists);
+                }
+                let epoch = Epoch(self.epoch + 1);
+                let run = self.existing(&run)?;
+                run.claim = Some(epoch);
+                let version = run.version;
+                self.epoch = epoch.0;
+                Ok(Written::Begun { epoch, version })
             }
             Write::Claim { run, aside } => {
                 let epoch = Epoch(self.epoch + 1);

@@ -2,10 +2,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use bytes::Bytes;
 use tokio::{
     sync::{OwnedSemaphorePermit, oneshot, watch},
     task::AbortHandle,
@@ -26,7 +28,7 @@ use crate::{
     log::{Lost, read_frames},
     mailbox::Message,
     park::DEATHS_MAX,
-    store::{Addressee, Row, Store, StoreError, Wait, Write, Written},
+    store::{Addressee, Record, Row, Store, StoreError, Wait, Write, Written},
     value::ValueError,
     view::Look,
 };
@@ -104,6 +106,22 @@ struct Reading {
     again: bool,
 }
 
+/// A run that was made a moment ago, by this process.
+pub(crate) struct New {
+    /// Its turn to begin.
+    pub(crate) turn: Option<OwnedSemaphorePermit>,
+    /// What came with its making, if nobody else can have adopted it since.
+    pub(crate) begun: Option<Begun>,
+}
+
+/// What is known of a run that has just been made.
+pub(crate) struct Begun {
+    /// The claim.
+    pub(crate) epoch: Epoch,
+    /// The log's only entry, unless there is more to know: something was put into the mailbox before.
+    pub(crate) frames: Option<Bytes>,
+}
+
 pub(super) struct RunTask {
     shared: Arc<Shared>,
     cell: Arc<RunCell>,
@@ -112,6 +130,8 @@ pub(super) struct RunTask {
     elapsing: Box<[(StepNo, Millis)]>,
     /// Its turn to begin, until it has.
     turn: Option<OwnedSemaphorePermit>,
+    /// What is known of a new run, until it has begun.
+    begun: Option<Begun>,
     /// Rows are being read.
     reading: Option<Reading>,
     generation: Generation,
@@ -134,6 +154,7 @@ impl RunTask {
         generation: Generation,
         elapsing: Box<[(StepNo, Millis)]>,
         turn: Option<OwnedSemaphorePermit>,
+        begun: Option<Begun>,
     ) -> RunTask {
         RunTask {
             shared,
@@ -141,6 +162,7 @@ impl RunTask {
             aside,
             elapsing,
             turn,
+            begun,
             reading: None,
             generation,
             bodies: HashMap::new(),
@@ -287,7 +309,10 @@ impl RunTask {
             self.aside.replaying = true;
         }
         let run = self.cell.id.clone();
-        let epoch = self.claim().await?;
+        let (epoch, frames) = match self.begun.take() {
+            Some(Begun { epoch, frames }) => (epoch, frames),
+            None => (self.claim().await?, None),
+        };
         let limits = shared.limits;
         let setting = Setting {
             run,
@@ -305,7 +330,10 @@ impl RunTask {
             again: !fresh,
         };
         let with_code = beginning != Beginning::WithoutCode;
-        let replayed = self.replay(setting, with_code).await;
+        let replayed = match frames {
+            Some(frames) => self.begin(setting, frames),
+            None => self.replay(setting, with_code).await,
+        };
         drop((marked, alone));
         let (opened, mut life) = replayed?;
         for ((step, attempt), with_slot) in &life.adopted {
@@ -328,6 +356,20 @@ impl RunTask {
             Opened::Stopped(stop) => Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))),
             Opened::NoCode { workflow, module } => Err(Fate::NoCode { workflow, module }),
         }
+    }
+
+    /// Polls a new run for the first time: there is nothing to read, so it need not go where reading may block.
+    fn begin(&self, setting: Setting, frames: Bytes) -> Result<(Opened, Life), Fate> {
+        let first = Record { first: Seq(0), count: 1, frames };
+        let source = Box::new(move |from| Ok(if from == Seq(0) { vec![first.clone()] } else { Vec::new() }));
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            let mut life = Life::new(setting, source);
+            (life.replay(self.shared.now(), Some(&*self.shared.code)), life)
+        }));
+        begun.map_err(|payload| {
+            let stop = Stop::Panicked { message: panic_text(payload), after: None };
+            Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))
+        })
     }
 
     /// Replays the log; a store that cannot read for now is asked again, for a while.

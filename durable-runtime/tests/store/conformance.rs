@@ -19,6 +19,7 @@ type Check = fn(&mut Subject);
 /// All checks, by what they say.
 pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("a run is created once", created_once),
+    ("whoever makes a run has it", made_is_claimed),
     ("a store keeps its id", keeps_its_id),
     ("what does not exist cannot be claimed, written to, or set aside", nothing_there),
     ("a later claim fences an earlier one, also across reopening", claims_ascend),
@@ -70,12 +71,32 @@ fn created_once(subject: &mut Subject) {
     // Both in one group, if the store has groups.
     let first = later(&**subject.store(), create("first"));
     let second = later(&**subject.store(), create("second"));
-    assert_eq!((first(), second()), (Ok(Written::Created), Ok(Written::Exists)));
+    assert!(matches!(first(), Ok(Written::Begun { version: 0, .. })));
+    assert_eq!(second(), Ok(Written::Exists));
     assert_eq!(now(&**subject.store(), create("third")), Ok(Written::Exists));
     subject.reopen();
     assert_eq!(now(&**subject.store(), create("fourth")), Ok(Written::Exists));
     assert_eq!(log(&**subject.store(), &run, 0), (2, b"first".to_vec()));
     assert_eq!(subject.store().run(&run).unwrap().unwrap().head, head(0, true, "first"));
+}
+
+fn made_is_claimed(subject: &mut Subject) {
+    let store = &**subject.store();
+    let (run, other) = (run("made"), run("made before"));
+    for row in [row(1, "early"), row(2, "too")] {
+        assert_eq!(now(store, put(&run, row)), Ok(Written::Done));
+    }
+    let before = born(store, other.as_str()).1;
+    let Ok(Written::Begun { epoch, version: 2 }) = now(store, creation(&run)) else { panic!("it was not made") };
+    assert!(epoch > before);
+    assert_eq!(append(store, batch(&run, epoch, 1, 1, 9)), Ok(Written::Done));
+    // Who finds it made has nothing, and takes nothing.
+    assert_eq!(now(store, creation(&run)), Ok(Written::Exists));
+    assert_eq!(append(store, batch(&run, epoch, 2, 1, 9)), Ok(Written::Done));
+    let later = claim(store, &run);
+    assert!(later > epoch);
+    assert_eq!(append(store, batch(&run, epoch, 3, 1, 9)), Err(StoreError::Fenced));
+    assert_eq!(append(store, batch(&run, later, 3, 1, 9)), Ok(Written::Done));
 }
 
 fn keeps_its_id(subject: &mut Subject) {

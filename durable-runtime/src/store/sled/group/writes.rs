@@ -31,8 +31,10 @@ impl Group<'_> {
             Write::Create { run, count, frames, head } => {
                 check_entries(count, 1, &frames)?;
                 let Some(entries) = self.create(&run, count, frames, head, 0)? else { return Ok(Written::Exists) };
+                let Entry { number, version, .. } = self.existing(&run)?;
+                let epoch = self.claim_as(run, number)?;
                 self.lengthen(&entries);
-                Ok(Written::Created)
+                Ok(Written::Begun { epoch, version })
             }
             Write::Append(batch) => self.append(batch),
             Write::Put { run, row, to } => self.put(&run, &row, to),
@@ -74,17 +76,22 @@ impl Group<'_> {
     fn claim(&mut self, run: RunId, aside: Option<Bytes>) -> Result<Written, StoreError> {
         let entry = self.existing(&run)?;
         let number = entry.number;
-        let Some(given) = self.claims.given.checked_add(1) else {
-            return Err(StoreError::Rejected { reason: "no epochs are left: open the store again".into() });
-        };
         if entry.wait.is_some() || entry.aside != aside {
             self.set_entry(&run, Some(entry.class()), &Entry { aside, wait: None, ..entry });
         }
         self.check_room()?;
+        self.claim_as(run, number).map(Written::Claimed)
+    }
+
+    /// Gives out the next epoch.
+    fn claim_as(&mut self, run: RunId, number: u64) -> Result<Epoch, StoreError> {
+        let Some(given) = self.claims.given.checked_add(1) else {
+            return Err(StoreError::Rejected { reason: "no epochs are left: open the store again".into() });
+        };
         self.claims.given = given;
         let epoch = Epoch(self.meta.openings << 32 | u64::from(given));
         self.claims.runs.insert(run, Claim { epoch, number });
-        Ok(Written::Claimed(epoch))
+        Ok(epoch)
     }
 
     fn release(&mut self, run: &RunId, epoch: Epoch, wait: Option<Wait>) -> Result<Written, StoreError> {
