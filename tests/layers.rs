@@ -10,7 +10,7 @@ use std::{
 
 /// From the ground up.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "id", "value", "failure"],
+    &["clock", "id", "by_step", "value", "failure"],
     &["contract", "shape", "effect", "entry", "store"],
     &["fold", "recover", "script", "error"],
     &["core", "log", "head", "mailbox", "park"],

@@ -215,12 +215,12 @@ impl Life {
     /// A later attempt, from what the log says of the step.
     pub(crate) fn start(&self, step: StepNo, attempt: Attempt, meta: &'static EffectMeta) -> Option<Start> {
         let effect = self.effect_step(step)?;
-        let path = effect.path.to_string();
+        let path = effect.called.path();
         Some(Start {
             meta,
-            args: Args::from_value(Value::from_bytes(Bytes::copy_from_slice(&effect.args))),
+            args: Args::from_value(Value::from_bytes(Bytes::copy_from_slice(effect.called.args()))),
             effect_id: self.effect_id(meta, &path),
-            key: self.key(effect.key.as_deref(), &path),
+            key: self.key(effect.called.key(), &path),
             path,
             attempt,
         })
@@ -295,7 +295,7 @@ impl Life {
             _ => (false, false),
         };
         let (wanted, undoes) = (self.is_wanted(step), s.undo.is_some());
-        let (contract, begun, name) = (effect.contract, effect.begun, effect.effect.to_string());
+        let (contract, begun, name) = (effect.contract, effect.begun, effect.called.effect().to_owned());
         if !due || (!wanted && contract == Contract::ReadOnly) {
             return;
         }
@@ -583,7 +583,7 @@ impl Life {
                         }
                         Recover::UsedUp => {
                             let fault = Fault::AttemptsUsedUp {
-                                effect: effect.effect.to_string(),
+                                effect: effect.called.effect().to_owned(),
                                 attempts: effect.begun,
                                 last: "the process died in it".into(),
                                 crashed: true,
@@ -594,19 +594,21 @@ impl Life {
                     }
                 }
                 // Not asked in this life's first poll: an earlier one left it so.
-                StepState::Queued if !fresh.contains(&step) && self.is_wanted(step) => match effect.args.is_empty() {
-                    // Not recorded then, so they are not what a body would get, whatever the limit is now.
-                    true => {
-                        let fault = self.core().unrecordable(step).unwrap_or_else(|| Fault::NotRecordable {
-                            effect: effect.effect.to_string(),
-                            reason: "its arguments could not be recorded when it was called".to_owned(),
-                            size: None,
-                            limit: None,
-                        });
-                        self.queue.push_back(Report::unrecordable(step, fault));
+                StepState::Queued if !fresh.contains(&step) && self.is_wanted(step) => {
+                    match effect.called.args().is_empty() {
+                        // Not recorded then, so they are not what a body would get, whatever the limit is now.
+                        true => {
+                            let fault = self.core().unrecordable(step).unwrap_or_else(|| Fault::NotRecordable {
+                                effect: effect.called.effect().to_owned(),
+                                reason: "its arguments could not be recorded when it was called".to_owned(),
+                                size: None,
+                                limit: None,
+                            });
+                            self.queue.push_back(Report::unrecordable(step, fault));
+                        }
+                        false => self.wanting.push_back(step),
                     }
-                    false => self.wanting.push_back(step),
-                },
+                }
                 StepState::NotStarted(_) => self.wanting.push_back(step),
                 StepState::Failed(attempt, retry_at) if self.is_wanted(step) => {
                     // A clock that was set back over the restart does not lengthen a wait whose bound is known.

@@ -17,6 +17,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    by_step::ByStep,
     clock::Millis,
     contract::{EffectMeta, Site, WorkflowMeta, site_by_id},
     entry::{Call, Entry, EntryError, Kind, Path, Question, Undo, decode},
@@ -24,7 +25,7 @@ use crate::{
     fold::{IllegalEntry, RunState},
     id::{RunId, Seq, StepNo},
     script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
-    value::{Args, Value, ValueError},
+    value::{Args, Value, ValueError, Written},
 };
 
 mod asks;
@@ -33,8 +34,8 @@ mod shelter;
 
 pub(crate) use asks::{AskChild, AskQuestion};
 
+use scope::{Counts, Route, Scope, Segment};
 pub(crate) use scope::{OpenJoin, OpenScope};
-use scope::{Route, Scope, Segment};
 use shelter::Shelter;
 
 /// A place in [`Core::scopes`].
@@ -75,7 +76,7 @@ pub(crate) struct Core {
     /// The step asked last, for messages about awaits that are none.
     pub(crate) last_site: Option<&'static Site>,
     next_step: StepNo,
-    slots: BTreeMap<StepNo, Slot>,
+    slots: ByStep<Slot>,
     /// Open effects whose arguments cannot be recorded: their bodies never run.
     unrecordable: BTreeMap<StepNo, Fault>,
     scopes: Vec<Scope>,
@@ -84,6 +85,8 @@ pub(crate) struct Core {
     joins: Vec<VecDeque<u32>>,
     free_joins: Vec<u32>,
     here: ScopeNo,
+    /// Where the scope of what is asked is written, to be compared.
+    scope_text: String,
     polling: bool,
     versions: HashMap<String, u32>,
     /// Steps dropped since the last command of this poll. In what order values are dropped may be a hash map's affair; so
@@ -301,9 +304,9 @@ impl Core {
         let root = Scope {
             parent: None,
             segment: Segment::Root,
-            text: Some("".into()),
+            text: None,
             route: Route::Up,
-            counts: Vec::new(),
+            counts: Counts::default(),
             shelter: Shelter::default(),
             shelters: false,
         };
@@ -326,13 +329,14 @@ impl Core {
             restart: None,
             last_site: None,
             next_step: StepNo(0),
-            slots: BTreeMap::new(),
+            slots: ByStep::default(),
             unrecordable: BTreeMap::new(),
             scopes: vec![root],
             free_scopes: Vec::new(),
             joins: Vec::new(),
             free_joins: Vec::new(),
             here: ROOT,
+            scope_text: String::new(),
             polling: false,
             versions: HashMap::new(),
             dropped: BTreeSet::new(),
@@ -350,15 +354,16 @@ impl Core {
             self.close_dropped();
         }
         while self.stop.is_none() && !self.over {
-            let (seq, frame) = match self.script.peek() {
-                Ok(Some(next)) => next,
-                Ok(None) => return true,
+            match self.script.peek() {
+                Ok(true) => {}
+                Ok(false) => return true,
                 Err(e) => {
                     self.stop = Some(e.into());
                     break;
                 }
-            };
-            let entry = match decode(&frame) {
+            }
+            let (seq, frame) = self.script.shown();
+            let entry = match decode(frame) {
                 Ok(entry) => entry,
                 Err(e) => {
                     self.stop = Some(Stop::Entry(seq, e));
@@ -369,16 +374,18 @@ impl Core {
                 self.over = true;
                 break;
             }
-            match meet(&entry.kind, asked) {
-                Meet::Diverged => {
-                    self.diverge(seq, &entry, Some((asked.to_string(), site)));
-                    break;
-                }
-                met => {
-                    if self.pass(&entry) && met == Meet::Same {
-                        return false;
-                    }
-                }
+            let met = meet(&entry.kind, asked);
+            if met == Meet::Diverged {
+                self.stop = Some(diverged(seq, &entry, Some((asked.to_string(), site))));
+                break;
+            }
+            if let Err(e) = self.state.apply(&entry) {
+                self.stop = Some(Stop::Illegal(e));
+                break;
+            }
+            self.script.advance();
+            if met == Meet::Same {
+                break;
             }
         }
         false
@@ -391,28 +398,6 @@ impl Core {
                 self.fresh.push(Fresh::Closed { step });
             }
         }
-    }
-
-    pub(crate) fn diverge(&mut self, seq: Seq, entry: &Entry<'_>, asked: Option<(String, Option<&'static Site>)>) {
-        let recorded_at = site_of(&entry.kind).and_then(site_by_id).map(place);
-        let asked_at = asked.as_ref().and_then(|(_, site)| *site).map(place);
-        self.stop = Some(Stop::Diverged(Box::new(Divergence {
-            seq,
-            recorded: describe(entry),
-            recorded_at,
-            asked: asked.map(|(asked, _)| asked),
-            asked_at,
-        })));
-    }
-
-    /// Folds a recorded entry and moves past it.
-    pub(crate) fn pass(&mut self, entry: &Entry<'_>) -> bool {
-        if let Err(e) = self.state.apply(entry) {
-            self.stop = Some(Stop::Illegal(e));
-            return false;
-        }
-        self.script.advance();
-        true
     }
 
     fn new_slot(&mut self, effect: Option<&'static EffectMeta>, takes: Option<Takes>) -> StepNo {
@@ -458,17 +443,20 @@ impl Core {
             return None;
         }
         self.last_site = Some(site);
-        let path = self.path(ask.name);
+        let n = self.count(&ask.name);
         let (args, digest, unrecordable) = match ask.args {
-            Ok((args, digest)) if args.value().len() <= self.value_bytes_max => (args, digest, None),
-            Ok((args, digest)) => {
+            Ok(args) if args.len() <= self.value_bytes_max => {
+                let digest = args.digest;
+                (Some(args), digest, None)
+            }
+            Ok(args) => {
                 let fault = Fault::NotRecordable {
                     effect: ask.meta.name.to_owned(),
                     reason: "its arguments are longer than the limit".to_owned(),
-                    size: Some(args.value().len() as u64),
+                    size: Some(args.len() as u64),
                     limit: Some(self.value_bytes_max as u64),
                 };
-                (Args::from_value(Value::from_bytes(Bytes::new())), digest, Some(fault))
+                (None, args.digest, Some(fault))
             }
             Err(e) => {
                 let fault = Fault::NotRecordable {
@@ -477,11 +465,15 @@ impl Core {
                     size: None,
                     limit: None,
                 };
-                (Args::from_value(Value::from_bytes(Bytes::new())), 0, Some(fault))
+                (None, 0, Some(fault))
             }
         };
         let step = self.new_slot(Some(ask.meta), None);
         self.unrecordable.extend(unrecordable.map(|fault| (step, fault)));
+        let mut scope = mem::take(&mut self.scope_text);
+        scope.clear();
+        self.push_text(self.here, &mut scope);
+        let path = Path { scope: Cow::Borrowed(&scope), name: Cow::Borrowed(&ask.name), n };
         let command = Command::Effect { path: &path, effect: ask.meta.name, digest };
         // Arguments are only written out for the message of a divergence.
         let new = self.command(&command, Some(site));
@@ -492,7 +484,7 @@ impl Core {
                 path: path.clone(),
                 effect: (ask.meta.name != path.name).then_some(Cow::Borrowed(ask.meta.name)),
                 contract: ask.meta.contract.into(),
-                args: Cow::Borrowed(args.value().as_bytes()),
+                args: Cow::Borrowed(args.as_ref().map_or(&[], Written::as_bytes)),
                 digest,
                 key: None,
                 site: site.id,
@@ -500,16 +492,14 @@ impl Core {
             *asked = describe_call(&call);
         }
         if new {
-            self.fresh.push(Fresh::Effect(Box::new(FreshEffect {
-                step,
-                path,
-                meta: ask.meta,
-                args,
-                digest,
-                key: ask.key,
-                site: site.id,
-            })));
+            let args = args.map_or_else(|| Args::from_value(Value::from_bytes(Bytes::new())), Written::into_args);
+            let path = Path { scope: Cow::Owned(scope.clone()), name: ask.name, n };
+            let (meta, key, site) = (ask.meta, ask.key, site.id);
+            self.fresh.push(Fresh::Effect(Box::new(FreshEffect { step, path, meta, args, digest, key, site })));
+        } else if let Some(args) = args {
+            args.recycle();
         }
+        self.scope_text = scope;
         Some(step)
     }
 
@@ -559,32 +549,35 @@ impl Core {
             if self.stop.is_some() || self.over {
                 return Some(0);
             }
-            let (seq, frame) = match self.script.peek() {
-                Ok(next) => next?,
+            match self.script.peek() {
+                Ok(true) => {}
+                Ok(false) => return None,
                 Err(e) => {
                     self.stop = Some(e.into());
                     return Some(0);
                 }
-            };
-            let entry = match decode(&frame) {
+            }
+            let (seq, frame) = self.script.shown();
+            let entry = match decode(frame) {
                 Ok(entry) => entry,
                 Err(e) => {
                     self.stop = Some(Stop::Entry(seq, e));
                     return Some(0);
                 }
             };
-            match &entry.kind {
-                Kind::VersionChosen { path, version, .. } if path.name == name => {
-                    let version = *version;
-                    self.next_step.0 += 1;
-                    self.pass(&entry);
-                    return Some(version);
-                }
+            let chosen = match &entry.kind {
+                Kind::VersionChosen { path, version, .. } if path.name == name => Some(*version),
                 // Engine entries may be the last of the log: what stands behind them decides.
-                kind if kind.is_engine() => {
-                    self.pass(&entry);
-                }
+                kind if kind.is_engine() => None,
                 _ => return Some(0),
+            };
+            match self.state.apply(&entry) {
+                Ok(()) => self.script.advance(),
+                Err(e) => self.stop = Some(Stop::Illegal(e)),
+            }
+            if chosen.is_some() {
+                self.next_step.0 += 1;
+                return chosen;
             }
         }
     }
@@ -613,9 +606,8 @@ impl Core {
             slot.awaited = true;
             return None;
         }
-        let slot = self.slots.remove(&step)?;
         self.unrecordable.remove(&step);
-        slot.ready.map(|ready| (ready, slot.effect))
+        self.slots.remove(&step, |slot| slot.ready.take().map(|ready| (ready, slot.effect)))?
     }
 
     /// The code's description of an open effect step.
@@ -741,7 +733,7 @@ impl Core {
 /// nor where a panic drops it: that poll is discarded.
 pub(crate) fn close(step: StepNo) {
     try_with(|core| {
-        let waiting = core.slots.remove(&step).is_some_and(|slot| slot.ready.is_none());
+        let waiting = core.slots.remove(&step, |slot| slot.ready.is_none()) == Some(true);
         core.unrecordable.remove(&step);
         if core.polling && waiting && !std::thread::panicking() {
             core.dropped.insert(step);
@@ -760,8 +752,21 @@ pub(crate) fn drop_task(task: u32) {
 pub(crate) struct AskEffect {
     pub(crate) name: Cow<'static, str>,
     pub(crate) meta: &'static EffectMeta,
-    pub(crate) args: Result<(Args, u128), ValueError>,
+    pub(crate) args: Result<Written, Box<ValueError>>,
     pub(crate) key: Option<String>,
+}
+
+/// The code asks for something else than the log holds, or for nothing.
+pub(crate) fn diverged(seq: Seq, entry: &Entry<'_>, asked: Option<(String, Option<&'static Site>)>) -> Stop {
+    let recorded_at = site_of(&entry.kind).and_then(site_by_id).map(place);
+    let asked_at = asked.as_ref().and_then(|(_, site)| *site).map(place);
+    Stop::Diverged(Box::new(Divergence {
+        seq,
+        recorded: describe(entry),
+        recorded_at,
+        asked: asked.map(|(asked, _)| asked),
+        asked_at,
+    }))
 }
 
 fn site_of(kind: &Kind<'_>) -> Option<u128> {

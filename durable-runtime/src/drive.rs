@@ -251,14 +251,11 @@ impl Life {
     /// Polls what has something to do. What stops the run is in the core.
     fn poll_code(&mut self) -> Option<Over> {
         let (Some(core), Some(mut future)) = (self.core.take(), self.future.take()) else { return None };
-        let trip = self.trip.clone();
-        let held = Arc::strong_count(&trip);
-        let waker = self.waker.clone();
-        let before = held + 1;
-        let (core, polled) = lend(core, || poll_ready(&mut future, &mut Context::from_waker(&waker)));
+        let held = Arc::strong_count(&self.trip);
+        let (core, polled) = lend(core, || poll_ready(&mut future, &mut Context::from_waker(&self.waker)));
         self.core = Some(core);
-        // One count more for this function's own waker.
-        let foreign = trip.0.swap(false, Ordering::Relaxed) || Arc::strong_count(&trip) > before;
+        let woken = self.trip.0.load(Ordering::Relaxed) && self.trip.0.swap(false, Ordering::Relaxed);
+        let foreign = woken || Arc::strong_count(&self.trip) > held;
         match polled {
             Ok(returned) => {
                 self.future = Some(future);

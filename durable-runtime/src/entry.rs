@@ -17,10 +17,13 @@ use crate::{
     id::{Attempt, Generation, RunId, Seq, StepNo, StoreId},
 };
 
+mod quick;
+
 /// Longest entry, in bytes: more than any value limit that can be set.
 pub(crate) const ENTRY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const VERSION: u8 = 1;
-const FRAME_HEAD: usize = 4 + 8 + 1;
+/// What stands before an entry's bytes: length, checksum and version.
+pub(crate) const FRAME_HEAD: usize = 4 + 8 + 1;
 
 /// One entry of a log.
 #[derive(Clone, Debug, PartialEq, Encode, BorrowDecode)]
@@ -521,9 +524,10 @@ impl Path<'_> {
 
 /// Appends the `n`th of that name: `pay[0]`.
 pub(crate) fn push_place(text: &mut String, name: &str, n: u32) {
-    match name.contains(is_escaped) {
-        true => text.push_str(&EscapedName(name).to_string()),
-        false => text.push_str(name),
+    // Nearly every name is written as it is.
+    match name.bytes().all(|byte| byte.is_ascii_graphic() && !is_escaped(byte.into())) {
+        true => text.push_str(name),
+        false => text.push_str(&EscapedName(name).to_string()),
     }
     text.push('[');
     push_number(text, n);
@@ -537,7 +541,7 @@ pub(crate) fn push_number(text: &mut String, mut n: u32) {
         *digit = b'0' + (n % 10) as u8;
         n /= 10;
     }
-    text.extend(number[..len].iter().map(|digit| char::from(*digit)));
+    text.push_str(str::from_utf8(&number[..len]).unwrap_or_default());
 }
 
 /// How many digits a number has.
@@ -849,6 +853,17 @@ impl Entry<'_> {
 ///
 /// [`EntryError`] if the frame is not whole or was damaged; then `frames` is as before.
 pub(crate) fn next_frame(frames: &mut Bytes) -> Result<Option<Bytes>, EntryError> {
+    let Some(length) = frame_length(frames)? else { return Ok(None) };
+    Ok(Some(frames.split_to(length).split_off(FRAME_HEAD)))
+}
+
+/// How long the first frame of `frames` is, which is checked; `None` if there is none. From [`FRAME_HEAD`] on it holds one entry's
+/// bytes for [`decode`].
+///
+/// # Errors
+///
+/// [`EntryError`] if the frame is not whole or was damaged.
+pub(crate) fn frame_length(frames: &[u8]) -> Result<Option<usize>, EntryError> {
     if frames.is_empty() {
         return Ok(None);
     }
@@ -870,8 +885,7 @@ pub(crate) fn next_frame(frames: &mut Bytes) -> Result<Option<Bytes>, EntryError
         Some(&other) => return Err(EntryError::Version(other)),
         None => return Err(EntryError::Short),
     }
-    let mut frame = frames.split_to(12 + length);
-    Ok(Some(frame.split_off(FRAME_HEAD)))
+    Ok(Some(12 + length))
 }
 
 /// The frames of a record that begins at `first`, from `from` on: the record that holds a place may begin before it.
@@ -892,6 +906,13 @@ pub(crate) fn frames_from(first: Seq, mut frames: Bytes, from: Seq) -> Result<By
 ///
 /// [`EntryError::Undecodable`]. Hostile bytes neither panic nor allocate without bound.
 pub(crate) fn decode(frame: &[u8]) -> Result<Entry<'_>, EntryError> {
+    match quick::decode(frame) {
+        Some(entry) => Ok(entry),
+        None => decode_any(frame),
+    }
+}
+
+fn decode_any(frame: &[u8]) -> Result<Entry<'_>, EntryError> {
     let config = config::standard().with_limit::<ENTRY_BYTES_MAX>();
     match bincode::borrow_decode_from_slice(frame, config) {
         Ok((entry, read)) if read == frame.len() => Ok(entry),

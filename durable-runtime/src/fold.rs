@@ -1,11 +1,12 @@
 //! The state of a run is the fold of its entries: a pure function, and the only place that says which entry may follow which.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, fmt, mem};
 
 use crate::{
+    by_step::ByStep,
     clock::Millis,
     contract::Contract,
-    entry::{Call, End, Entry, Kind, Outcome, Parent, Question, Resolved, Undo},
+    entry::{Call, End, Entry, Kind, Outcome, Parent, Path, Question, Resolved, Undo},
     id::{Attempt, Seq, StepNo},
 };
 
@@ -18,7 +19,7 @@ pub(crate) struct RunState {
     /// Time of the last entry.
     pub last_at: Millis,
     /// The open steps, and those over whose effect on the world is still unknown.
-    pub steps: BTreeMap<StepNo, Step>,
+    pub steps: ByStep<Step>,
     /// The number that the next step will have.
     pub next_step: StepNo,
     /// How the run is ending, from `run.ending` on.
@@ -33,6 +34,8 @@ pub(crate) struct RunState {
     pub undos: Vec<Undo<'static>>,
     /// How many of them are not done: they are done from the last to the first.
     pub undos_left: usize,
+    /// The memory of a call that is over.
+    spare: Called,
 }
 
 /// A cancellation that was taken.
@@ -127,16 +130,10 @@ impl SetAside {
 /// What the fold keeps of an effect.
 #[derive(Clone, Debug)]
 pub(crate) struct EffectStep {
-    /// Path, as text.
-    pub path: Box<str>,
-    /// Recorded name of the effect.
-    pub effect: Box<str>,
+    /// What was called.
+    pub called: Called,
     /// The contract that rules for this step.
     pub contract: Contract,
-    /// The arguments.
-    pub args: Box<[u8]>,
-    /// The rendered key.
-    pub key: Option<Box<str>>,
     /// Bodies ever begun, as far as the log knows.
     pub begun: u32,
     /// Place of the entry that allows the current attempt.
@@ -145,6 +142,74 @@ pub(crate) struct EffectStep {
     pub called_at: Millis,
     /// Words on the doubt about the current attempt that were of no use.
     pub set_aside: SetAside,
+}
+
+/// What was called, in two pieces of memory that the next call takes over when this one is over: most calls of a log are over at
+/// once when it is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Called {
+    /// The scope, the name in it, the recorded name of the effect if that is another one, and the rendered key, one behind the other.
+    words: String,
+    scope_len: usize,
+    name_len: usize,
+    /// The name's number in the scope.
+    n: u32,
+    effect_len: Option<usize>,
+    has_key: bool,
+    args: Vec<u8>,
+}
+
+impl Called {
+    /// Longer ones are not kept for the next call.
+    const SPARE_BYTES: usize = 1024;
+
+    /// Says anew what was called.
+    fn fill(&mut self, path: &Path<'_>, effect: Option<&str>, key: Option<&str>, args: &[u8]) {
+        let (effect_len, has_key) = (effect.map(str::len), key.is_some());
+        let (effect, key) = (effect.unwrap_or_default(), key.unwrap_or_default());
+        self.words.clear();
+        self.words.reserve(path.scope.len() + path.name.len() + effect.len() + key.len());
+        for word in [&path.scope, &path.name, effect, key] {
+            self.words.push_str(word);
+        }
+        (self.scope_len, self.name_len, self.n) = (path.scope.len(), path.name.len(), path.n);
+        (self.effect_len, self.has_key) = (effect_len, has_key);
+        self.args.clear();
+        self.args.extend_from_slice(args);
+    }
+
+    /// Scope, name, effect and key.
+    fn split(&self) -> [&str; 4] {
+        fn split(words: &str, at: usize) -> (&str, &str) {
+            words.split_at_checked(at).unwrap_or((words, ""))
+        }
+        let (scope, rest) = split(&self.words, self.scope_len);
+        let (name, rest) = split(rest, self.name_len);
+        let (effect, key) = split(rest, self.effect_len.unwrap_or_default());
+        [scope, name, effect, key]
+    }
+
+    /// Path, as text.
+    pub(crate) fn path(&self) -> String {
+        let [scope, name, ..] = self.split();
+        Path { scope: scope.into(), name: name.into(), n: self.n }.text()
+    }
+
+    /// Recorded name of the effect.
+    pub(crate) fn effect(&self) -> &str {
+        let [_, name, effect, _] = self.split();
+        if self.effect_len.is_some() { effect } else { name }
+    }
+
+    /// The rendered key.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.has_key.then_some(self.split()[3])
+    }
+
+    /// The arguments.
+    pub(crate) fn args(&self) -> &[u8] {
+        &self.args
+    }
 }
 
 /// Where a step stands.
@@ -241,11 +306,12 @@ impl RunState {
                 self.ended = true;
             }
             Kind::EffectQueued(call) => {
-                self.ask(What::Effect(EffectStep::of(call, seq, entry.at, 0)), StepState::Queued)
+                let step = EffectStep::of(call, mem::take(&mut self.spare), seq, entry.at, 0);
+                self.ask(What::Effect(step), StepState::Queued);
             }
             Kind::EffectCalled(call) => {
-                let state = StepState::Called(Attempt(1));
-                self.ask(What::Effect(EffectStep::of(call, seq, entry.at, 1)), state);
+                let step = EffectStep::of(call, mem::take(&mut self.spare), seq, entry.at, 1);
+                self.ask(What::Effect(step), StepState::Called(Attempt(1)));
             }
             Kind::TimerSet { deadline, absolute, .. } => {
                 self.ask(What::Timer { deadline: *deadline, absolute: *absolute }, StepState::Waiting);
@@ -446,22 +512,31 @@ impl RunState {
         change(s)?;
         if s.undo.is_some() && s.state == StepState::Done {
             self.undos_left -= 1;
-            self.steps.remove(&step);
+            self.forget(step);
         } else if s.is_over() {
-            self.steps.remove(&step);
+            self.forget(step);
         }
         Ok(())
+    }
+
+    fn forget(&mut self, step: StepNo) {
+        let spare = &mut self.spare;
+        self.steps.remove(&step, |step| {
+            if let What::Effect(EffectStep { called, .. }) = &mut step.what
+                && called.words.capacity() + called.args.capacity() <= Called::SPARE_BYTES
+            {
+                *spare = mem::take(called);
+            }
+        });
     }
 }
 
 impl EffectStep {
-    fn of(call: &Call<'_>, seq: Seq, at: Millis, begun: u32) -> EffectStep {
+    fn of(call: &Call<'_>, mut called: Called, seq: Seq, at: Millis, begun: u32) -> EffectStep {
+        called.fill(&call.path, call.effect.as_deref(), call.key.as_deref(), &call.args);
         EffectStep {
-            path: call.path.text().into(),
-            effect: call.effect().into(),
+            called,
             contract: call.contract.into(),
-            args: (&*call.args).into(),
-            key: call.key.as_deref().map(Into::into),
             begun,
             called_seq: seq,
             called_at: at,
@@ -470,12 +545,12 @@ impl EffectStep {
     }
 
     fn of_undo(undo: &Undo<'_>, place: u32, seq: Seq, at: Millis) -> EffectStep {
+        let mut called = Called::default();
+        let path = Path { scope: "".into(), name: "undo".into(), n: place };
+        called.fill(&path, Some(&undo.effect), undo.key.as_deref(), &undo.args);
         EffectStep {
-            path: format!("undo[{place}]").into(),
-            effect: (&*undo.effect).into(),
+            called,
             contract: undo.contract.into(),
-            args: (&*undo.args).into(),
-            key: undo.key.as_deref().map(Into::into),
             begun: 1,
             called_seq: seq,
             called_at: at,

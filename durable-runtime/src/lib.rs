@@ -2,6 +2,7 @@
 
 mod bodies;
 mod builder;
+mod by_step;
 mod clock;
 mod contract;
 #[doc(hidden)]

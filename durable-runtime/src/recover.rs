@@ -36,16 +36,16 @@ pub(crate) fn recover(step: &EffectStep, wanted: bool, attempts: Option<u32>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fold::SetAside, id::Seq};
+    use crate::{
+        fold::{Called, SetAside},
+        id::Seq,
+    };
 
     #[track_caller]
     fn check(contract: Contract, begun: u32, wanted: bool, attempts: Option<u32>, expected: Recover) {
         let step = EffectStep {
-            path: "pay[0]".into(),
-            effect: "pay".into(),
+            called: Called::default(),
             contract,
-            args: [].into(),
-            key: None,
             begun,
             called_seq: Seq(1),
             called_at: 0,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     contract::{Contract, Site},
-    entry::{Call, Entry, EntryError, Kind, Path, frames_from, next_frame},
+    entry::{Call, Entry, EntryError, FRAME_HEAD, Kind, Path, frame_length, frames_from},
     failure::shortened,
     id::{Seq, StepNo},
     store::{Record, StoreError},
@@ -23,10 +23,13 @@ pub(crate) type Source = Box<dyn FnMut(Seq) -> Result<Vec<Record>, StoreError> +
 pub(crate) struct Script {
     source: Option<Source>,
     records: std::collections::VecDeque<Record>,
+    /// The record that is being read.
     frames: Bytes,
+    /// Where in it the entry at `next` begins.
+    at: usize,
     next: Seq,
-    /// The frame at `next`, if it was looked at already.
-    peeked: Option<Bytes>,
+    /// The length of the frame there, if it was looked at already.
+    peeked: Option<usize>,
 }
 
 /// Why the script cannot be read on.
@@ -44,33 +47,56 @@ impl From<(Seq, EntryError)> for ScriptError {
 
 impl Script {
     pub(crate) fn new(source: Source) -> Script {
-        Script { source: Some(source), records: Default::default(), frames: Bytes::new(), next: Seq(0), peeked: None }
+        Script {
+            source: Some(source),
+            records: Default::default(),
+            frames: Bytes::new(),
+            at: 0,
+            next: Seq(0),
+            peeked: None,
+        }
     }
 
-    /// The next entry's bytes, without moving on; `None` at the end of the log.
-    pub(crate) fn peek(&mut self) -> Result<Option<(Seq, Bytes)>, ScriptError> {
-        if self.peeked.is_none() {
+    /// Looks at the next entry, without moving on; false at the end of the log.
+    pub(crate) fn peek(&mut self) -> Result<bool, ScriptError> {
+        while self.peeked.is_none() {
+            self.peeked = frame_length(&self.frames[self.at..]).map_err(|e| (self.next, e))?;
+            if self.peeked.is_some() {
+                break;
+            }
+            (self.frames, self.at) = (Bytes::new(), 0);
             while self.frames.is_empty() {
                 if let Some(record) = self.records.pop_front() {
                     self.frames = frames_from(record.first, record.frames, self.next)?;
                     continue;
                 }
-                let Some(source) = &mut self.source else { return Ok(None) };
+                let Some(source) = &mut self.source else { return Ok(false) };
                 self.records = source(self.next).map_err(ScriptError::Store)?.into();
                 if self.records.is_empty() {
                     self.source = None;
-                    return Ok(None);
+                    return Ok(false);
                 }
             }
-            self.peeked = next_frame(&mut self.frames).map_err(|e| (self.next, e))?;
         }
-        Ok(self.peeked.clone().map(|frame| (self.next, frame)))
+        Ok(true)
     }
 
-    /// Moves past the entry that [`Script::peek`] showed.
+    /// The place and the bytes of the entry that [`Script::peek`] has found.
+    pub(crate) fn shown(&self) -> (Seq, &[u8]) {
+        debug_assert!(self.peeked.is_some(), "only what was looked at is shown");
+        let end = self.at + self.peeked.unwrap_or_default();
+        (self.next, self.frames.get(self.at + FRAME_HEAD..end).unwrap_or_default())
+    }
+
+    /// A part of what is shown, to be kept.
+    pub(crate) fn keep(&self, part: &[u8]) -> Bytes {
+        self.frames.slice_ref(part)
+    }
+
+    /// Moves past the entry that is shown.
     pub(crate) fn advance(&mut self) {
         debug_assert!(self.peeked.is_some(), "only what was looked at is passed");
-        self.peeked = None;
+        self.at += self.peeked.take().unwrap_or_default();
         self.next = self.next.plus(1);
     }
 }
@@ -464,12 +490,14 @@ mod tests {
         };
         let mut script = Script::new(Box::new(source));
         for seq in 0..4 {
-            let (at, frame) = script.peek().unwrap().unwrap();
+            assert!(script.peek().unwrap());
+            let (at, frame) = script.shown();
             let step = StepNo(seq as u32);
-            assert_eq!((at, crate::entry::decode(&frame).unwrap().kind), (Seq(seq), Kind::TimerFired { step }));
-            assert_eq!(script.peek().unwrap().map(|(at, _)| at), Some(Seq(seq)), "looking does not move on");
+            assert_eq!((at, crate::entry::decode(frame).unwrap().kind), (Seq(seq), Kind::TimerFired { step }));
+            assert!(script.peek().unwrap());
+            assert_eq!(script.shown().0, Seq(seq), "looking does not move on");
             script.advance();
         }
-        assert!(script.peek().unwrap().is_none());
+        assert!(!script.peek().unwrap());
     }
 }

@@ -114,24 +114,23 @@ impl<A> Wait<A> {
         &mut self,
         ask: impl FnOnce(&mut Core, A) -> Option<StepNo>,
     ) -> Option<(Delivered, Option<&'static EffectMeta>)> {
-        match mem::replace(self, Wait::Over) {
-            Wait::New(asked) => {
-                if let Some(step) = with(|core| ask(core, asked)) {
+        match self {
+            Wait::New(_) => {
+                if let Wait::New(asked) = mem::replace(self, Wait::Over)
+                    && let Some(step) = with(|core| ask(core, asked))
+                {
                     *self = Wait::Open(Open(step));
                 }
                 None
             }
-            Wait::Open(open) => match with(|core| core.take(open.0)) {
-                Some(come) => {
+            Wait::Open(open) => {
+                let come = with(|core| core.take(open.0))?;
+                if let Wait::Open(open) = mem::replace(self, Wait::Over) {
                     // Nothing is left to be closed.
                     mem::forget(open);
-                    Some(come)
                 }
-                None => {
-                    *self = Wait::Open(open);
-                    None
-                }
-            },
+                Some(come)
+            }
             Wait::Over => None,
         }
     }

@@ -20,7 +20,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use self::param::Check;
+pub(crate) use self::{args::Written, param::Check};
 pub use self::{
     args::{Args, ArgsWriter},
     error::{ValueError, ValueErrorKind},

@@ -74,7 +74,7 @@ impl Life {
             return;
         };
         if *n == attempt && self.is_wanted(step) {
-            let (run, path) = (&self.setting.run, &effect.path);
+            let (run, path) = (&self.setting.run, effect.called.path());
             tracing::warn!(
                 %step, %path, %attempt,
                 "held, as nobody knows what it did: {reason}; find out, and say so by Runtime::resolve or \
@@ -203,7 +203,7 @@ impl Life {
             // Nobody reads what it returned; and a person may give up on it.
             _ if undoes => self.result(step, attempt, Outcome::Ok(nothing()), false),
             Verdict::Succeeded(value) | Verdict::FailedWith(value) if value.len() > limit => {
-                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.called.effect().to_owned());
                 let reason = format!("the value that {by} gave is longer than the limit");
                 let (size, limit) = (Some(value.len() as u64), Some(limit as u64));
                 self.fault(step, attempt, Fault::NotRecordable { effect, reason, size, limit }, false);
@@ -215,7 +215,7 @@ impl Life {
                 self.result(step, attempt, Outcome::Err(value.as_bytes().to_vec().into()), false);
             }
             Verdict::Failed(reason) => {
-                let effect = self.effect_step(step).map_or_else(String::new, |e| e.effect.to_string());
+                let effect = self.effect_step(step).map_or_else(String::new, |e| e.called.effect().to_owned());
                 self.fault(step, attempt, Fault::ResolvedAsFailed { effect, attempt: attempt.0, reason }, false);
             }
             Verdict::Unchecked { .. } => unreachable!("a word is checked before it counts"),

@@ -1,6 +1,6 @@
 //! Scopes: how steps get their paths, and which way a completion takes to its step.
 
-use std::{borrow::Cow, collections::VecDeque, mem, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, mem};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -10,14 +10,37 @@ use crate::entry::{Path, push_number, push_place};
 pub(super) struct Scope {
     pub(super) parent: Option<ScopeNo>,
     pub(super) segment: Segment,
-    /// The scope as text, once it was needed.
-    pub(super) text: Option<Arc<str>>,
+    /// The scope as text, once it was needed; of a branch what it is a branch of has it.
+    pub(super) text: Option<Box<str>>,
     pub(super) route: Route,
-    pub(super) counts: Vec<(Cow<'static, str>, u32)>,
+    pub(super) counts: Counts,
     /// What keeps a cancel away from it.
     pub(super) shelter: Shelter,
     /// Whether that is its own, and not its parent's.
     pub(super) shelters: bool,
+}
+
+/// How often a scope has asked for each name. Most branches ask for one step.
+#[derive(Default)]
+pub(super) struct Counts {
+    first: Option<(Cow<'static, str>, u32)>,
+    others: Vec<(Cow<'static, str>, u32)>,
+}
+
+impl Counts {
+    /// How often it has asked for the name before.
+    #[expect(clippy::ptr_arg, reason = "a borrowed name is kept without a copy")]
+    fn count(&mut self, name: &Cow<'static, str>) -> u32 {
+        if let Some((_, n)) = self.first.iter_mut().chain(&mut self.others).find(|(known, _)| known == name) {
+            *n += 1;
+            return *n;
+        }
+        match &mut self.first {
+            None => self.first = Some((name.clone(), 0)),
+            Some(_) => self.others.push((name.clone(), 0)),
+        }
+        0
+    }
 }
 
 pub(super) enum Segment {
@@ -81,55 +104,43 @@ impl Core {
 
     /// How often this scope has asked for the name before.
     #[expect(clippy::ptr_arg, reason = "a borrowed name is kept without a copy")]
-    fn count(&mut self, name: &Cow<'static, str>) -> u32 {
+    pub(super) fn count(&mut self, name: &Cow<'static, str>) -> u32 {
         let scope = self.numbering();
-        let counts = &mut self.scopes[scope as usize].counts;
-        if let Some((_, n)) = counts.iter_mut().find(|(known, _)| known == name) {
-            *n += 1;
-            return *n;
-        }
-        counts.push((name.clone(), 0));
-        0
+        self.scopes[scope as usize].counts.count(name)
     }
 
     pub(super) fn path(&mut self, name: Cow<'static, str>) -> Path<'static> {
         let n = self.count(&name);
-        let scope = self.text(self.here);
-        Path { scope: Cow::Owned(scope.as_ref().into()), name, n }
+        let mut scope = String::new();
+        self.push_text(self.here, &mut scope);
+        Path { scope: Cow::Owned(scope), name, n }
     }
 
-    /// A scope as text: `join_all[0]/3/turn[1]`.
-    fn text(&mut self, scope: ScopeNo) -> Arc<str> {
-        if let Some(text) = &self.scopes[scope as usize].text {
-            return text.clone();
+    /// Appends a scope as text: `join_all[0]/3/turn[1]`.
+    pub(super) fn push_text(&mut self, scope: ScopeNo, to: &mut String) {
+        let begin = to.len();
+        let Scope { parent, text, .. } = &self.scopes[scope as usize];
+        if let Some(text) = text {
+            return to.push_str(text);
         }
-        let above = match self.scopes[scope as usize].parent {
-            Some(parent) => self.text(parent),
-            None => "".into(),
-        };
-        let below = || {
-            let mut text = String::with_capacity(above.len() + 32);
-            text.push_str(&above);
-            if !above.is_empty() {
-                text.push('/');
-            }
-            text
-        };
-        let text: Arc<str> = match &self.scopes[scope as usize].segment {
-            Segment::Root | Segment::Transparent => above,
+        if let Some(parent) = *parent {
+            self.push_text(parent, to);
+        }
+        let scope = &mut self.scopes[scope as usize];
+        match &scope.segment {
+            Segment::Root => {}
+            // What is around it may be over before it is.
+            Segment::Transparent => scope.text = Some(to[begin..].into()),
             Segment::Named(name, n) => {
-                let mut text = below();
-                push_place(&mut text, name, *n);
-                text.into()
+                below(begin, to);
+                push_place(to, name, *n);
+                scope.text = Some(to[begin..].into());
             }
             Segment::Branch(i) => {
-                let mut text = below();
-                push_number(&mut text, *i);
-                text.into()
+                below(begin, to);
+                push_number(to, *i);
             }
-        };
-        self.scopes[scope as usize].text = Some(text.clone());
-        text
+        }
     }
 
     /// 128 bits that this run gives for this name here, the same on every replay.
@@ -144,8 +155,15 @@ impl Core {
 
     pub(super) fn open(&mut self, segment: Segment, route: Route, parent: ScopeNo) -> ScopeNo {
         let shelter = self.scopes[parent as usize].shelter.clone();
-        let scope =
-            Scope { parent: Some(parent), segment, text: None, route, counts: Vec::new(), shelter, shelters: false };
+        let scope = Scope {
+            parent: Some(parent),
+            segment,
+            text: None,
+            route,
+            counts: Counts::default(),
+            shelter,
+            shelters: false,
+        };
         match self.free_scopes.pop() {
             Some(free) => {
                 self.scopes[free as usize] = scope;
@@ -190,7 +208,7 @@ impl Core {
             self.has_shelter(scope.0, Shelter::moving);
         }
         // Now: a set that has moved has no other way to know where it began.
-        self.text(scope.0);
+        self.push_text(scope.0, &mut String::new());
         let join = match self.free_joins.pop() {
             Some(free) => free,
             None => {
@@ -247,5 +265,12 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+/// A text that begins at `begin` goes on one level below.
+fn below(begin: usize, text: &mut String) {
+    if text.len() > begin {
+        text.push('/');
     }
 }

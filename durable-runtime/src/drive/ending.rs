@@ -281,7 +281,7 @@ impl Life {
         let unsure = state.steps.iter().filter(|(_, s)| s.unsure && s.undo.is_none());
         let due = unsure.filter_map(|(no, s)| {
             let What::Effect(effect) = &s.what else { return None };
-            let settle = (self.setting.settles)(&effect.effect).unwrap_or(self.setting.settle_ms);
+            let settle = (self.setting.settles)(effect.called.effect()).unwrap_or(self.setting.settle_ms);
             let since = self.unsure_since.get(no).copied().unwrap_or(self.now.monotonic);
             effect.contract.is_outward().then(|| since.saturating_add(settle))
         });

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{Life, Lookup, Now, Opened, Over, messages::child_delivered};
 use crate::{
-    core::{Delivered, Stop},
+    core::{Delivered, Stop, diverged},
     effect::panic_text,
     entry::{Answered, Kind, Outcome, decode},
     failure::Fault,
@@ -75,28 +75,34 @@ impl Life {
 
     /// Reads `run.started` and makes the code's future.
     fn begin(&mut self, lookup: Option<Lookup<'_>>) -> Result<Option<Opened>, Stop> {
-        let Some((_, frame)) = self.core_mut().script.peek()? else {
+        if !self.core_mut().script.peek()? {
             let what = "its log is empty".into();
             let run = Some(self.setting.run.clone());
             return Err(Stop::Store(StoreError::Damaged { place: "log".into(), run, seq: Some(Seq(0)), what }));
-        };
-        let entry = decode(&frame).map_err(|e| Stop::Entry(Seq(0), e))?;
-        let core = self.core_mut();
-        if !core.pass(&entry) {
-            return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
         }
+        let Some(core) = &mut self.core else { unreachable!("the core is lent only while the code is polled") };
+        let (seq, frame) = core.script.shown();
+        let entry = decode(frame).map_err(|e| Stop::Entry(seq, e))?;
+        core.state.apply(&entry).map_err(Stop::Illegal)?;
         let Kind::RunStarted(started) = &entry.kind else {
             unreachable!("the fold takes nothing else at seq 0");
         };
         core.now = entry.at;
         core.seed = started.seed;
         self.started = Some(Started::of(started));
-        let Some(lookup) = lookup else { return Ok(None) };
-        let Some(meta) = lookup(started) else {
-            let (workflow, module) = (started.workflow.to_string(), started.module.to_string());
-            return Ok(Some(Opened::NoCode { workflow, module }));
+        let found = lookup.map(|lookup| {
+            lookup(started).ok_or_else(|| Opened::NoCode {
+                workflow: started.workflow.to_string(),
+                module: started.module.to_string(),
+            })
+        });
+        let args = Args::from_value(Value::from_bytes(core.script.keep(&started.args)));
+        core.script.advance();
+        let meta = match found {
+            Some(Ok(meta)) => meta,
+            Some(Err(no_code)) => return Ok(Some(no_code)),
+            None => return Ok(None),
         };
-        let args = Args::from_value(Value::from_bytes(frame.slice_ref(&started.args)));
         // Decoding is user code, and may panic.
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (meta.run)(args))) {
             Ok(Ok(future)) => self.future = Some(future),
@@ -115,11 +121,13 @@ impl Life {
         self.drop_code();
         loop {
             let core = self.core_mut();
-            let Some((_, frame)) = core.script.peek()? else { return Err(stop) };
-            let entry = decode(&frame).map_err(|e| Stop::Entry(core.state.len, e))?;
-            if !core.pass(&entry) {
-                return Err(core.stop.take().unwrap_or(stop));
+            if !core.script.peek()? {
+                return Err(stop);
             }
+            let (seq, frame) = core.script.shown();
+            let entry = decode(frame).map_err(|e| Stop::Entry(seq, e))?;
+            core.state.apply(&entry).map_err(Stop::Illegal)?;
+            core.script.advance();
             if core.state.ending.is_some() {
                 core.over = true;
                 return Ok(());
@@ -135,36 +143,35 @@ impl Life {
             if !core.fresh.is_empty() {
                 return Ok(false);
             }
-            let Some((seq, frame)) = core.script.peek().map_err(Stop::from)? else { return Ok(false) };
+            if !core.script.peek()? {
+                return Ok(false);
+            }
             // Before any other completion; at the end of the log it is this life that gives them their turns.
             if coded && core.cancel_turn() {
                 return Ok(true);
             }
-            let entry = decode(&frame).map_err(|e| Stop::Entry(seq, e))?;
+            let (seq, frame) = core.script.shown();
+            let entry = decode(frame).map_err(|e| Stop::Entry(seq, e))?;
             if (coded || over) && entry.kind.is_command() {
-                core.diverge(seq, &entry, None);
-                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
+                return Err(diverged(seq, &entry, None));
             }
-            if !core.pass(&entry) {
-                return Err(core.stop.take().unwrap_or(Stop::Foreign { after: None }));
+            core.state.apply(&entry).map_err(Stop::Illegal)?;
+            let ends = matches!(entry.kind, Kind::RunEnding(_) | Kind::RunEnded(_));
+            if matches!(entry.kind, Kind::CancelRequested { .. }) {
+                core.cancelled = true;
+                core.now = entry.at;
             }
-            match &entry.kind {
-                Kind::RunEnding(_) | Kind::RunEnded(_) => {
-                    core.over = true;
-                    self.drop_code();
-                }
-                Kind::CancelRequested { .. } => {
-                    core.cancelled = true;
-                    core.now = entry.at;
-                }
-                kind => {
-                    if let Some((step, delivered)) = completion(kind, &frame)
-                        && core.deliver(step, delivered)
-                    {
-                        core.now = entry.at;
-                        return Ok(true);
-                    }
-                }
+            let (at, completion) = (entry.at, completion(&entry.kind, |part| core.script.keep(part)));
+            core.script.advance();
+            if let Some((step, delivered)) = completion
+                && core.deliver(step, delivered)
+            {
+                core.now = at;
+                return Ok(true);
+            }
+            if ends {
+                core.over = true;
+                self.drop_code();
             }
         }
     }
@@ -182,30 +189,30 @@ impl Life {
 }
 
 /// What a recorded completion gives to its step.
-fn completion(kind: &Kind<'_>, frame: &Bytes) -> Option<(StepNo, Delivered)> {
+fn completion(kind: &Kind<'_>, keep: impl Fn(&[u8]) -> Bytes) -> Option<(StepNo, Delivered)> {
     let (step, delivered) = match kind {
-        Kind::EffectResult { step, outcome, .. } => (step, outcome_delivered(outcome, frame)),
+        Kind::EffectResult { step, outcome, .. } => (step, outcome_delivered(outcome, keep)),
         Kind::TimerFired { step } => (step, Delivered::Fired),
         Kind::SignalReceived { step, messages } => {
-            (step, Delivered::Messages(messages.iter().map(|message| frame.slice_ref(&message.value)).collect()))
+            (step, Delivered::Messages(messages.iter().map(|message| keep(&message.value)).collect()))
         }
         Kind::QuestionAnswered { step, answer, .. } => {
             let delivered = match answer {
-                Answered::Granted(value) => Delivered::Granted(frame.slice_ref(value)),
+                Answered::Granted(value) => Delivered::Granted(keep(value)),
                 Answered::Refused(reason) => Delivered::Refused(reason.to_string()),
                 Answered::Expired => Delivered::Expired,
             };
             (step, delivered)
         }
-        Kind::ChildEnded { step, run, end } => (step, child_delivered(run, end, |value| frame.slice_ref(value))),
+        Kind::ChildEnded { step, run, end } => (step, child_delivered(run, end, keep)),
         _ => return None,
     };
     Some((*step, delivered))
 }
 
-fn outcome_delivered(outcome: &Outcome<'_>, frame: &Bytes) -> Delivered {
+fn outcome_delivered(outcome: &Outcome<'_>, keep: impl Fn(&[u8]) -> Bytes) -> Delivered {
     match outcome {
-        Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(frame.slice_ref(value)),
+        Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(keep(value)),
         Outcome::Fault(fault) => Delivered::Fault(Fault::clone(&fault.0)),
     }
 }

@@ -213,6 +213,43 @@ fn every_kind_of_entry_comes_back_equal() {
 }
 
 #[test]
+fn what_is_decoded_quickly_is_what_bincode_decodes_whatever_the_bytes() {
+    let mut quick = 0;
+    let mut check = |body: &[u8]| {
+        if let Some(entry) = quick::decode(body) {
+            assert_eq!(decode_any(body), Ok(entry), "{body:02x?}");
+            quick += 1;
+        }
+    };
+    for entry in every_kind() {
+        let body = &written(&entry)[FRAME_HEAD..];
+        check(body);
+        for at in 0..body.len() {
+            check(&body[..at]);
+            for byte in 0..=u8::MAX {
+                let mut changed = body.to_vec();
+                changed[at] = byte;
+                check(&changed);
+                // Numbers of every width, and what is left over.
+                changed.splice(at..=at, [byte, 1, 0, 0, 0, 0, 0, 0, 0]);
+                check(&changed);
+            }
+        }
+    }
+    assert!(quick > 10_000, "{quick}");
+    let call = Entry { at: u64::MAX, kind: Kind::EffectQueued(call()) };
+    let result = Kind::EffectResult {
+        step: StepNo(300),
+        attempt: Attempt(70_000),
+        outcome: Outcome::Err(b""[..].into()),
+        unsure: true,
+    };
+    for entry in [call, Entry { at: 70_000, kind: result }] {
+        assert_eq!(quick::decode(&written(&entry)[FRAME_HEAD..]), Some(entry));
+    }
+}
+
+#[test]
 fn a_frame_that_is_cut_off_or_changed_in_any_bit_is_noticed() {
     let whole = written(&entry_of("effect.queued"));
     for length in 1..whole.len() {

@@ -214,7 +214,7 @@ impl Resting<'_> {
             });
         }
         let mut comes = false;
-        for (no, step) in &stored.state.steps {
+        for (no, step) in stored.state.steps.iter() {
             let open = !step.closed && (step.undo.is_some() || stored.state.ending.is_none());
             match (&step.what, &step.state) {
                 (What::Child { run, path, .. }, StepState::Waiting) => match self.child(run)? {

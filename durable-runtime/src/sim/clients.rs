@@ -373,7 +373,7 @@ impl World {
             .iter()
             .filter_map(|(no, step)| match (&step.what, &step.state) {
                 (What::Effect(effect), StepState::InDoubt(n, ..)) if !step.closed => {
-                    Some((*no, *n, effect.effect.clone(), step.undo.is_some()))
+                    Some((*no, *n, effect.called.effect().into(), step.undo.is_some()))
                 }
                 _ => None,
             })

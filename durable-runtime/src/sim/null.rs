@@ -42,13 +42,17 @@ impl<F: Future<Output = Out>> Future for Hasty<F> {
 /// Delivers what the log holds next, if it is for the step that was asked last.
 fn takes_next() -> bool {
     with(|core| {
-        let Ok(Some((_, frame))) = core.script.peek() else { return false };
-        let Ok(entry) = decode(&frame) else { return false };
+        let Ok(true) = core.script.peek() else { return false };
+        let Ok(entry) = decode(core.script.shown().1) else { return false };
         let Kind::EffectResult { step, outcome: Outcome::Ok(value), .. } = &entry.kind else { return false };
         if step.0 + 1 != core.state.next_step.0 || *step == StepNo(0) {
             return false;
         }
-        let (step, value) = (*step, frame.slice_ref(value));
-        core.pass(&entry) && core.deliver(step, Delivered::Value(value))
+        let (step, value) = (*step, core.script.keep(value));
+        if core.state.apply(&entry).is_err() {
+            return false;
+        }
+        core.script.advance();
+        core.deliver(step, Delivered::Value(value))
     })
 }

@@ -587,7 +587,7 @@ impl World {
     }
 
     fn note_doubts(&mut self, p: usize, i: usize, life: &Life) {
-        for (step, s) in &life.state().steps {
+        for (step, s) in life.state().steps.iter() {
             if let StepState::InDoubt(attempt, ..) = s.state {
                 let key = ((i, life.setting.generation, *step), attempt, self.processes[p].no);
                 self.doubts.entry(key).or_insert(self.time);

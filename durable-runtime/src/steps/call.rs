@@ -13,7 +13,7 @@ use crate::{
     contract::{EffectMeta, Returns, Site, WorkflowFuture, WorkflowMeta},
     core::{AskEffect, Delivered, OpenScope, Stop, with},
     failure::Fault,
-    value::{Args, ArgsWriter, Check, KeyPart, Param, Recordable, Value, ValueError},
+    value::{Args, ArgsWriter, Check, KeyPart, Param, Recordable, Value, ValueError, Written},
 };
 
 /// A call of an effect: what `search_policy("refunds")` returns. Nothing runs until a workflow awaits it.
@@ -21,7 +21,7 @@ use crate::{
 pub struct EffectCall<R> {
     pub(crate) meta: &'static EffectMeta,
     pub(crate) name: Name,
-    pub(crate) args: Result<(Args, u128), ValueError>,
+    args: Result<Written, Box<ValueError>>,
     pub(crate) key: Option<String>,
     checks: Checks,
     _returns: PhantomData<fn() -> R>,
@@ -33,17 +33,35 @@ only_in_workflows!([R: Recordable] EffectCall<R>);
 impl<R> EffectCall<R> {
     /// The arguments, if each will be the same on every replay. Runs code of the user's types.
     pub(super) fn lasting_args(self) -> Result<(Args, u128), ValueError> {
-        lasting(&self.args, &self.checks).and(self.args)
+        let args = self.args.map_err(|error| *error).map(|args| {
+            let digest = args.digest;
+            (args.into_args(), digest)
+        });
+        lasting(&args, &self.checks).and(args)
     }
 }
 
 /// How each argument of a call is checked, and its name.
-type Checks = Vec<(Check, &'static str)>;
+#[derive(Default)]
+struct Checks {
+    /// Many calls have one argument.
+    first: Option<(Check, &'static str)>,
+    others: Vec<(Check, &'static str)>,
+}
+
+impl Checks {
+    fn push(&mut self, check: Check, name: &'static str) {
+        match &mut self.first {
+            None => self.first = Some((check, name)),
+            Some(_) => self.others.push((check, name)),
+        }
+    }
+}
 
 /// Whether each argument will be the same on every replay.
 fn lasting(args: &Result<(Args, u128), ValueError>, checks: &Checks) -> Result<(), ValueError> {
     let Ok((args, _)) = args else { return Ok(()) };
-    checks.iter().try_for_each(|(check, name)| check(args, name))
+    checks.first.iter().chain(&checks.others).try_for_each(|(check, name)| check(args, name))
 }
 
 impl<R> std::fmt::Debug for EffectCall<R> {
@@ -96,12 +114,12 @@ pub struct EffectArgs {
 impl EffectArgs {
     pub fn new(meta: &'static EffectMeta) -> EffectArgs {
         let params = meta.params.len();
-        EffectArgs { meta, args: ArgsWriter::new(params), key: None, checks: Vec::with_capacity(params) }
+        EffectArgs { meta, args: ArgsWriter::new(params), key: None, checks: Checks::default() }
     }
 
     pub fn arg<T: ?Sized, O>(mut self, param: &Param<T, O>, value: &T) -> EffectArgs {
         (param.write)(&mut self.args, param.name, value);
-        self.checks.push((param.check, param.name));
+        self.checks.push(param.check, param.name);
         self
     }
 
@@ -133,7 +151,7 @@ impl EffectArgs {
         EffectCall {
             meta: self.meta,
             name: self.meta.name.into(),
-            args: self.args.finish(),
+            args: self.args.written().map_err(Box::new),
             key: self.key,
             checks: self.checks,
             _returns: PhantomData,
@@ -159,12 +177,12 @@ pub struct WorkflowArgs {
 
 impl WorkflowArgs {
     pub fn new(meta: &'static WorkflowMeta) -> WorkflowArgs {
-        WorkflowArgs { meta, args: ArgsWriter::new(meta.params.len()), checks: Vec::new() }
+        WorkflowArgs { meta, args: ArgsWriter::new(meta.params.len()), checks: Checks::default() }
     }
 
     pub fn arg<T: ?Sized, O>(mut self, param: &Param<T, O>, value: &T) -> WorkflowArgs {
         (param.write)(&mut self.args, param.name, value);
-        self.checks.push((param.check, param.name));
+        self.checks.push(param.check, param.name);
         self
     }
 

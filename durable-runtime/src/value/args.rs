@@ -1,6 +1,6 @@
 //! Arguments of a call: a map from parameter name to value.
 
-use std::{fmt, marker::PhantomData};
+use std::{cell::Cell, fmt, marker::PhantomData};
 
 use bytes::Bytes;
 use serde::{
@@ -10,11 +10,14 @@ use serde::{
 };
 
 use super::{
-    CODEC_MESSAGEPACK, Codec, Recordable, Value, ValueError, ValueErrorKind, decode_messagepack,
+    CODEC_MESSAGEPACK, Codec, Recordable, Value, ValueError, ValueErrorKind, decode_messagepack, digest,
     encode::{Head, Sink, encode},
     undecoded,
     wire::{Malformed, Reader, Token},
 };
+
+/// The head of an empty map.
+const FEW: u8 = 0x80;
 
 /// The recorded arguments of a call, by parameter name. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -173,9 +176,55 @@ impl de::Error for Missing {
     }
 }
 
+thread_local! {
+    /// The memory of arguments that were written to be compared with a record, and nothing else.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Longer ones are not kept for the next call.
+const SPARE_BYTES: usize = 1024;
+
+/// The arguments of a call as they were written: nothing may ever need them but their digest.
+#[derive(Clone)]
+pub(crate) struct Written {
+    bytes: Vec<u8>,
+    /// Their [`Value::digest`].
+    pub(crate) digest: u128,
+}
+
+impl Written {
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn into_args(mut self) -> Args {
+        self.bytes.shrink_to_fit();
+        Args(Value::from_bytes(Bytes::from(self.bytes)))
+    }
+
+    /// Nothing needs them: the next call may have their memory.
+    pub(crate) fn recycle(self) {
+        if self.bytes.capacity() <= SPARE_BYTES {
+            // A thread that is ending keeps none.
+            let _ = SPARE.try_with(|spare| spare.set(self.bytes));
+        }
+    }
+}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.clone().into_args().fmt(f)
+    }
+}
+
 /// Writes the arguments of a call.
 pub struct ArgsWriter {
-    /// The codec byte, then names and values; the head of the map is put between at the end.
+    /// The codec byte and the head of a map of few entries, then names and values.
     sink: Sink,
     written: usize,
     /// The first argument that was refused; nothing is written after it.
@@ -185,8 +234,10 @@ pub struct ArgsWriter {
 impl ArgsWriter {
     /// Begins a call of about `count` arguments.
     pub(crate) fn new(count: usize) -> ArgsWriter {
-        let mut bytes = Vec::with_capacity(32 + 32 * count.min(64));
-        bytes.push(CODEC_MESSAGEPACK);
+        let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
+        bytes.clear();
+        bytes.reserve(32 + 32 * count.min(64));
+        bytes.extend([CODEC_MESSAGEPACK, FEW]);
         ArgsWriter { sink: Sink::new(bytes), written: 0, refused: None }
     }
 
@@ -206,16 +257,29 @@ impl ArgsWriter {
     ///
     /// If an argument could not be encoded; the path begins with its name.
     pub(crate) fn finish(self) -> Result<(Args, u128), ValueError> {
+        let written = self.written()?;
+        let digest = written.digest;
+        Ok((written.into_args(), digest))
+    }
+
+    /// The same, as long as nothing needs them.
+    ///
+    /// # Errors
+    ///
+    /// As [`ArgsWriter::finish`].
+    pub(crate) fn written(self) -> Result<Written, ValueError> {
         if let Some(error) = self.refused {
             return Err(error);
         }
         let head = Head::new(true, self.written, false)
             .map_err(|refused| ValueError::new(ValueErrorKind::Encode, "", String::new(), refused.to_string()))?;
         let mut bytes = self.sink.into_inner();
-        bytes.splice(1..1, head.as_slice().iter().copied());
-        let args = Args(Value::from_bytes(Bytes::from(bytes)));
-        let digest = args.0.digest();
-        Ok((args, digest))
+        match *head.as_slice() {
+            [few] => bytes[1] = few,
+            ref many => drop(bytes.splice(1..2, many.iter().copied())),
+        }
+        let digest = digest::of_messagepack(&bytes[1..]).unwrap_or_else(|| digest::of_unreadable(&bytes));
+        Ok(Written { bytes, digest })
     }
 }
 

@@ -209,13 +209,13 @@ impl Frames {
         self.len += FRAME;
     }
 
-    fn finish(self) -> Frame {
+    fn finish(&mut self) -> Frame {
         let rest = &self.few[..self.len];
         Frame::new(
             b'a',
-            match self.many {
+            match &mut self.many {
                 None => xxh3_128(rest),
-                Some(mut hash) => {
+                Some(hash) => {
                     hash.update(rest);
                     hash.digest128()
                 }
@@ -255,7 +255,7 @@ impl Entries {
         }
     }
 
-    fn finish(mut self) -> Frame {
+    fn finish(&mut self) -> Frame {
         let entries = if self.many.is_empty() { &mut self.few[..self.len] } else { &mut self.many[..] };
         entries.sort_unstable();
         Frame::new(b'm', xxh3_128(entries.as_flattened()))

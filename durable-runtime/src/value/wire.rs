@@ -190,6 +190,16 @@ impl<'a> Reader<'a> {
 
     /// Passes over one value and returns its bytes. Checks all of them, at a cost linear in their number, without recursion.
     pub(super) fn skip(&mut self) -> Result<&'a [u8], Malformed> {
+        let mut ahead = self.clone();
+        if !matches!(ahead.token()?, Token::Array(_) | Token::Map { .. }) {
+            let (value, _) = self.rest.split_at(self.rest.len() - ahead.rest.len());
+            *self = ahead;
+            return Ok(value);
+        }
+        self.skip_nested()
+    }
+
+    fn skip_nested(&mut self) -> Result<&'a [u8], Malformed> {
         let whole = self.rest;
         // What is left to read at each level of nesting.
         let mut left = [0u64; MAX_DEPTH + 1];

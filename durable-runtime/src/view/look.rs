@@ -114,7 +114,7 @@ fn look(state: &RunState, about: &About<'_>, life: Option<&Life>, lost: &BTreeSe
     let unsure = life.is_none() && state.cancel.is_some() && state.ending.is_none();
     let mut look = Look { generation: about.generation, last_at: state.last_at, unsure, ..Look::default() };
     let mut waits = Waits::default();
-    for (no, step) in &state.steps {
+    for (no, step) in state.steps.iter() {
         let wanted = match life {
             Some(life) => life.is_wanted(*no),
             None => !step.closed && (step.undo.is_some() || state.ending.is_none()),
@@ -132,7 +132,7 @@ fn look(state: &RunState, about: &About<'_>, life: Option<&Life>, lost: &BTreeSe
             _ if !wanted => {}
             (What::Effect(_), StepState::Queued | StepState::NotStarted(_)) => waits.running = true,
             (What::Effect(effect), StepState::Failed(attempt, at)) => {
-                waits.retrying = Some((effect.path.to_string(), *attempt, *at));
+                waits.retrying = Some((effect.called.path(), *attempt, *at));
             }
             (What::Effect(effect), StepState::InDoubt(attempt, reason, since)) => {
                 let asking = life.is_some_and(|l| l.settling.get(no).is_some_and(|settle| settle.is_under_way()));
@@ -160,15 +160,15 @@ fn look(state: &RunState, about: &About<'_>, life: Option<&Life>, lost: &BTreeSe
 }
 
 fn hold(about: &About<'_>, step: StepNo, effect: &EffectStep, attempt: Attempt, reason: &str, since: Millis) -> Hold {
-    let own = || format!("{}/{}", about.key_prefix, effect.path);
+    let own = || format!("{}/{}", about.key_prefix, effect.called.path());
     Hold {
         run: about.run.clone(),
         step,
-        path: effect.path.to_string(),
-        effect: effect.effect.to_string(),
+        path: effect.called.path(),
+        effect: effect.called.effect().to_owned(),
         attempt,
-        args: Value::from_bytes(Bytes::copy_from_slice(&effect.args)).to_json(),
-        key: effect.key.as_deref().map_or_else(own, str::to_owned),
+        args: Value::from_bytes(Bytes::copy_from_slice(effect.called.args())).to_json(),
+        key: effect.called.key().map_or_else(own, str::to_owned),
         reason: reason.to_owned(),
         since: system_time(since),
         set_aside: effect.set_aside.times,

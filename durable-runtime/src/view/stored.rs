@@ -66,7 +66,7 @@ impl Stored {
     ) -> Result<BTreeSet<StepNo>, StoreError> {
         let called = self.state.steps.iter().filter_map(|(no, step)| match (&step.what, &step.state) {
             (What::Effect(effect), StepState::Called(attempt))
-                if effect.contract == Contract::AtMostOnce && !is_here(&effect.path, *attempt) =>
+                if effect.contract == Contract::AtMostOnce && !is_here(&effect.called.path(), *attempt) =>
             {
                 Some((*no, *attempt))
             }
