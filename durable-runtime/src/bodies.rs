@@ -388,7 +388,7 @@ impl Life {
     fn result(&mut self, step: StepNo, attempt: Attempt, outcome: Outcome<'_>, unsure: bool) {
         let delivered = match &outcome {
             Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(Bytes::copy_from_slice(value)),
-            Outcome::Fault(fault) => Delivered::Fault(fault.0.clone()),
+            Outcome::Fault(fault) => Delivered::Fault(Box::new(fault.0.clone())),
         };
         self.settling.remove(&step);
         self.complete(Kind::EffectResult { step, attempt, outcome, unsure }, step, delivered);

@@ -68,6 +68,9 @@ impl<T> ByStep<T> {
         let answer = last(kept.as_mut()?);
         *kept = None;
         self.len -= 1;
+        if self.len == 0 {
+            self.places.clear();
+        }
         while self.places.front().is_some_and(|(_, value)| value.is_none()) {
             self.places.pop_front();
         }

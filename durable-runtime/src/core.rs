@@ -234,7 +234,8 @@ impl Slot {
     /// Whether what has come is nothing to the code of a cancelled run: that its child was cancelled as well, which as an error
     /// would have it fail.
     fn is_moot(&self) -> bool {
-        !self.shelter.is_shielded() && matches!(self.ready, Some(Delivered::Fault(Fault::ChildCancelled { .. })))
+        !self.shelter.is_shielded()
+            && matches!(&self.ready, Some(Delivered::Fault(fault)) if matches!(**fault, Fault::ChildCancelled { .. }))
     }
 }
 
@@ -242,7 +243,7 @@ impl Slot {
 #[derive(Clone, Debug)]
 pub(crate) enum Delivered {
     Value(Bytes),
-    Fault(Fault),
+    Fault(Box<Fault>),
     Fired,
     Messages(Vec<Bytes>),
     Granted(Bytes),

@@ -150,11 +150,11 @@ pub(crate) struct EffectStep {
 pub(crate) struct Called {
     /// The scope, the name in it, the recorded name of the effect if that is another one, and the rendered key, one behind the other.
     words: String,
-    scope_len: usize,
-    name_len: usize,
+    scope_len: u32,
+    name_len: u32,
     /// The name's number in the scope.
     n: u32,
-    effect_len: Option<usize>,
+    effect_len: Option<u32>,
     has_key: bool,
     args: Vec<u8>,
 }
@@ -165,23 +165,25 @@ impl Called {
 
     /// Says anew what was called.
     fn fill(&mut self, path: &Path<'_>, effect: Option<&str>, key: Option<&str>, args: &[u8]) {
-        let (effect_len, has_key) = (effect.map(str::len), key.is_some());
+        // No entry is longer than a `u32` says.
+        let effect_len = effect.map(|effect| effect.len() as u32);
+        self.has_key = key.is_some();
         let (effect, key) = (effect.unwrap_or_default(), key.unwrap_or_default());
         self.words.clear();
         self.words.reserve(path.scope.len() + path.name.len() + effect.len() + key.len());
         for word in [&path.scope, &path.name, effect, key] {
             self.words.push_str(word);
         }
-        (self.scope_len, self.name_len, self.n) = (path.scope.len(), path.name.len(), path.n);
-        (self.effect_len, self.has_key) = (effect_len, has_key);
+        (self.scope_len, self.name_len) = (path.scope.len() as u32, path.name.len() as u32);
+        (self.n, self.effect_len) = (path.n, effect_len);
         self.args.clear();
         self.args.extend_from_slice(args);
     }
 
     /// Scope, name, effect and key.
     fn split(&self) -> [&str; 4] {
-        fn split(words: &str, at: usize) -> (&str, &str) {
-            words.split_at_checked(at).unwrap_or((words, ""))
+        fn split(words: &str, at: u32) -> (&str, &str) {
+            words.split_at_checked(at as usize).unwrap_or((words, ""))
         }
         let (scope, rest) = split(&self.words, self.scope_len);
         let (name, rest) = split(rest, self.name_len);

@@ -391,7 +391,9 @@ pub(super) fn child_delivered(run: &str, end: &ChildEnd<'_>, value: impl FnOnce(
     let run = run.to_owned();
     match end {
         ChildEnd::Completed { value: v } | ChildEnd::Failed { value: v, .. } => Delivered::Value(value(v)),
-        ChildEnd::Cancelled { reason } => Delivered::Fault(Fault::ChildCancelled { run, reason: reason.to_string() }),
-        ChildEnd::IdTaken => Delivered::Fault(Fault::ChildIdTaken { run }),
+        ChildEnd::Cancelled { reason } => {
+            Delivered::Fault(Box::new(Fault::ChildCancelled { run, reason: reason.to_string() }))
+        }
+        ChildEnd::IdTaken => Delivered::Fault(Box::new(Fault::ChildIdTaken { run })),
     }
 }

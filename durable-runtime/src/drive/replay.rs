@@ -7,7 +7,6 @@ use crate::{
     core::{Delivered, Stop, diverged},
     effect::panic_text,
     entry::{Answered, Kind, Outcome, decode},
-    failure::Fault,
     head::Started,
     id::{Seq, StepNo},
     log::Log,
@@ -213,6 +212,6 @@ fn completion(kind: &Kind<'_>, keep: impl Fn(&[u8]) -> Bytes) -> Option<(StepNo,
 fn outcome_delivered(outcome: &Outcome<'_>, keep: impl Fn(&[u8]) -> Bytes) -> Delivered {
     match outcome {
         Outcome::Ok(value) | Outcome::Err(value) => Delivered::Value(keep(value)),
-        Outcome::Fault(fault) => Delivered::Fault(Fault::clone(&fault.0)),
+        Outcome::Fault(fault) => Delivered::Fault(Box::new(fault.0.clone())),
     }
 }

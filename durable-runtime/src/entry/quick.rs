@@ -11,6 +11,7 @@ const EFFECT_QUEUED: u32 = 3;
 const EFFECT_CALLED: u32 = 4;
 const EFFECT_RESULT: u32 = 14;
 
+#[inline]
 pub(super) fn decode(frame: &[u8]) -> Option<Entry<'_>> {
     let mut bytes = Bytes(frame);
     let at = bytes.u64()?;
@@ -31,6 +32,7 @@ pub(super) fn decode(frame: &[u8]) -> Option<Entry<'_>> {
     bytes.0.is_empty().then_some(Entry { at, kind })
 }
 
+#[inline]
 fn call<'a>(bytes: &mut Bytes<'a>) -> Option<Call<'a>> {
     Some(Call {
         path: Path { scope: Cow::Borrowed(bytes.str()?), name: Cow::Borrowed(bytes.str()?), n: bytes.u32()? },

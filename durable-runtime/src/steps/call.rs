@@ -268,8 +268,8 @@ fn recorded(delivered: Delivered, returns: Option<fn() -> Returns>) -> Result<Va
     match delivered {
         Delivered::Value(bytes) => Ok(Value::from_bytes(bytes)),
         Delivered::Fault(fault) => match returns.and_then(|returns| returns().fault) {
-            Some(encode) => encode(fault).map_err(Problem::Undecodable),
-            None => Err(Problem::Fault(fault)),
+            Some(encode) => encode(*fault).map_err(Problem::Undecodable),
+            None => Err(Problem::Fault(*fault)),
         },
         _ => unreachable!("a wait's completion is for a wait: the fold refuses another"),
     }

@@ -24,42 +24,52 @@ use crate::{
 /// One branch.
 #[doc(hidden)]
 pub struct Kid<S: Step> {
-    state: KidState<S>,
-    pub(super) out: Option<S::Output>,
-}
-
-enum KidState<S: Step> {
-    New(S),
-    Open(Pin<Box<S::Future>>, OpenScope),
-    Over,
+    new: Option<S>,
+    pub(super) begun: Begun<S>,
 }
 
 impl<S: Step> Kid<S> {
     pub(super) fn new(step: S) -> Kid<S> {
-        Kid { state: KidState::New(step), out: None }
+        Kid { new: Some(step), begun: Begun { open: None, out: None } }
     }
 
     /// Polls it, if it is not over; true if it is over now.
     pub(super) fn poll(&mut self, i: u32, join: &OpenJoin, site: &'static Site, cx: &mut Context<'_>) -> bool {
-        if matches!(self.state, KidState::New(_))
-            && let KidState::New(step) = std::mem::replace(&mut self.state, KidState::Over)
-        {
-            let scope = with(|core| core.open_branch(join, i));
-            self.state = KidState::Open(Box::pin(step.into_future(site)), scope);
+        if let Some(step) = self.new.take() {
+            self.begun = Begun::new(step, i, join, site);
         }
-        let KidState::Open(future, scope) = &mut self.state else { return false };
+        self.begun.poll(cx)
+    }
+
+    fn close(&mut self) {
+        self.new = None;
+        self.begun.open = None;
+    }
+}
+
+/// One branch that was begun.
+pub(crate) struct Begun<S: Step> {
+    /// Until it is over.
+    open: Option<(Pin<Box<S::Future>>, OpenScope)>,
+    pub(super) out: Option<S::Output>,
+}
+
+impl<S: Step> Begun<S> {
+    fn new(step: S, i: u32, join: &OpenJoin, site: &'static Site) -> Begun<S> {
+        let scope = with(|core| core.open_branch(join, i));
+        Begun { open: Some((Box::pin(step.into_future(site)), scope)), out: None }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some((future, scope)) = &mut self.open else { return false };
         match poll_in(scope.0, future.as_mut(), cx) {
             Poll::Ready(out) => {
                 self.out = Some(out);
-                self.close();
+                self.open = None;
                 true
             }
             Poll::Pending => false,
         }
-    }
-
-    fn close(&mut self) {
-        self.state = KidState::Over;
     }
 }
 
@@ -205,7 +215,7 @@ macro_rules! tuples {
             }
 
             fn take(kids: &mut Self::Kids) -> Option<Self::Outputs> {
-                Some(($(kids.$i.out.take()?,)+))
+                Some(($(kids.$i.begun.out.take()?,)+))
             }
 
             fn close(kids: &mut Self::Kids) {
@@ -219,20 +229,20 @@ macro_rules! tuples {
 
             fn failed(kids: &Self::Kids, i: u32) -> bool {
                 match i {
-                    $($i => matches!(kids.$i.out, Some(Err(_))),)+
+                    $($i => matches!(kids.$i.begun.out, Some(Err(_))),)+
                     _ => false,
                 }
             }
 
             fn take_error(kids: &mut Self::Kids, i: u32) -> Option<Err> {
                 match i {
-                    $($i => kids.$i.out.take()?.err(),)+
+                    $($i => kids.$i.begun.out.take()?.err(),)+
                     _ => None,
                 }
             }
 
             fn take_oks(kids: &mut Self::Kids) -> Option<Self::Oks> {
-                Some(($(kids.$i.out.take()?.ok()?,)+))
+                Some(($(kids.$i.begun.out.take()?.ok()?,)+))
             }
         }
 
@@ -257,7 +267,7 @@ macro_rules! tuples {
 
             fn take_winner(kids: &mut Self::Kids, i: u32) -> Option<Out> {
                 match i {
-                    $($i => kids.$i.out.take(),)+
+                    $($i => kids.$i.begun.out.take(),)+
                     _ => None,
                 }
             }
@@ -295,7 +305,7 @@ impl<S: Step<Output: Send>> Racing for Vec<S> {
     }
 
     fn take_winner(kids: &mut Vec<Kid<S>>, i: u32) -> Option<S::Output> {
-        kids.get_mut(i as usize)?.out.take()
+        kids.get_mut(i as usize)?.begun.out.take()
     }
 
     fn close_all(kids: &mut Vec<Kid<S>>) {
@@ -484,24 +494,41 @@ impl<S> JoinAll<S> {
 /// The branches of a [`JoinAll`], and how many at a time.
 #[doc(hidden)]
 pub struct Many<S: Step> {
-    kids: Vec<Kid<S>>,
+    begun: Vec<Begun<S>>,
+    /// Those not begun yet.
+    new: std::vec::IntoIter<S>,
+    len: usize,
     at_most: usize,
 }
 
 fn many<S: Step>(steps: Vec<S>, at_most: usize) -> Many<S> {
-    Many { kids: steps.into_iter().map(Kid::new).collect(), at_most }
+    let len = steps.len();
+    Many { begun: Vec::with_capacity(len), new: steps.into_iter(), len, at_most }
+}
+
+impl<S: Step> Many<S> {
+    fn poll(&mut self, i: u32, join: &OpenJoin, site: &'static Site, cx: &mut Context<'_>) -> bool {
+        // They are begun in order.
+        if i as usize == self.begun.len() {
+            self.begun.extend(self.new.next().map(|step| Begun::new(step, i, join, site)));
+        }
+        self.begun.get_mut(i as usize).is_some_and(|begun| begun.poll(cx))
+    }
+
+    fn close(&mut self) {
+        self.begun.iter_mut().for_each(|begun| begun.open = None);
+        self.new = Vec::new().into_iter();
+    }
 }
 
 fn poll_many<S: Step>(
     group: &mut Group,
     many: &mut Many<S>,
     cx: &mut Context<'_>,
-    over: impl FnMut(&mut Vec<Kid<S>>, u32) -> bool,
+    over: impl FnMut(&mut Many<S>, u32) -> bool,
 ) -> Option<u32> {
-    let poll = |kids: &mut Vec<Kid<S>>, i: u32, join: &OpenJoin, site| {
-        kids.get_mut(i as usize).is_some_and(|kid| kid.poll(i, join, site, cx))
-    };
-    group.poll(many.kids.len(), many.at_most, &mut many.kids, poll, over)
+    let (len, at_most) = (many.len, many.at_most);
+    group.poll(len, at_most, many, |many, i, join, site| many.poll(i, join, site, cx), over)
 }
 
 impl<S> Sealed for JoinAll<S> {}
@@ -513,11 +540,7 @@ impl<S: Step<Output: Send>> Step for JoinAll<S> {
     fn into_future(self, site: &'static Site) -> Self::Future {
         combined(many(self.steps, self.at_most), self.name, site, |group, many, cx| {
             poll_many(group, many, cx, |_, _| false);
-            if group.all_over(many.kids.len()) {
-                many.kids.iter_mut().map(|kid| kid.out.take()).collect()
-            } else {
-                None
-            }
+            if group.all_over(many.len) { many.begun.iter_mut().map(|begun| begun.out.take()).collect() } else { None }
         })
     }
 }
@@ -554,16 +577,16 @@ impl<T: Send, E: Send, S: Step<Output = Result<T, E>>> Step for TryJoinAll<S> {
 
     fn into_future(self, site: &'static Site) -> Self::Future {
         combined(many(self.0.steps, self.0.at_most), self.0.name, site, |group, many, cx| {
-            let failed = poll_many(group, many, cx, |kids, i| matches!(kids[i as usize].out, Some(Err(_))));
+            let failed = poll_many(group, many, cx, |many, i| matches!(many.begun[i as usize].out, Some(Err(_))));
             if let Some(i) = failed {
-                let error = many.kids[i as usize].out.take();
-                many.kids.iter_mut().for_each(Kid::close);
+                let error = many.begun[i as usize].out.take();
+                many.close();
                 return error.and_then(Result::err).map(Err);
             }
-            if !group.all_over(many.kids.len()) {
+            if !group.all_over(many.len) {
                 return None;
             }
-            many.kids.iter_mut().map(|kid| kid.out.take()).collect()
+            many.begun.iter_mut().map(|begun| begun.out.take()).collect()
         })
     }
 }
@@ -608,7 +631,13 @@ impl<S: Step<Output: Send>> Step for Timeout<S> {
             )?;
             kids.0.close();
             kids.1.close();
-            Some(kids.0.out.take().ok_or_else(|| Elapsed::new(u64::try_from(kids.2.as_millis()).unwrap_or(u64::MAX))))
+            Some(
+                kids.0
+                    .begun
+                    .out
+                    .take()
+                    .ok_or_else(|| Elapsed::new(u64::try_from(kids.2.as_millis()).unwrap_or(u64::MAX))),
+            )
         })
     }
 }

@@ -139,7 +139,7 @@ impl<S: Step<Output: Send>> Future for NextFuture<'_, S> {
             |kids, i, join, site| kids.get_mut(i as usize).is_some_and(|kid| kid.poll(i, join, site, cx)),
             |_, _| true,
         );
-        match ended.and_then(|i| set.kids.get_mut(i as usize)).and_then(|kid| kid.out.take()) {
+        match ended.and_then(|i| set.kids.get_mut(i as usize)).and_then(|kid| kid.begun.out.take()) {
             Some(out) => {
                 set.open -= 1;
                 Poll::Ready(Some(out))

@@ -229,5 +229,5 @@ fn message<T: Serialize>(value: &T) -> Delivered {
 }
 
 fn child_cancelled() -> Delivered {
-    Delivered::Fault(Fault::ChildCancelled { run: "child".to_owned(), reason: "why".to_owned() })
+    Delivered::Fault(Box::new(Fault::ChildCancelled { run: "child".to_owned(), reason: "why".to_owned() }))
 }

@@ -244,11 +244,24 @@ impl ArgsWriter {
     /// Writes an argument. A failure is kept for [`ArgsWriter::finish`].
     pub(crate) fn arg<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> &mut ArgsWriter {
         if self.refused.is_none() {
-            let written = encode(&mut self.sink, name).and_then(|()| encode(&mut self.sink, value));
+            let written = self.name(name).and_then(|()| encode(&mut self.sink, value));
             self.refused = written.err().map(|error| error.inside(name));
             self.written += 1;
         }
         self
+    }
+
+    fn name(&mut self, name: &str) -> Result<(), ValueError> {
+        match name.len() {
+            // The length in the first byte.
+            len @ 0..=31 => {
+                let bytes = self.sink.get_mut();
+                bytes.push(0xa0 | len as u8);
+                bytes.extend_from_slice(name.as_bytes());
+                Ok(())
+            }
+            _ => encode(&mut self.sink, name),
+        }
     }
 
     /// The arguments and their [`Value::digest`].
