@@ -79,11 +79,13 @@ pub(crate) struct Memory {
     pub(crate) bytes: u64,
     pub(crate) bytes_at_most: u64,
     pub(crate) seconds: f64,
+    /// Until all were started, of which each is durable then.
+    pub(crate) started: f64,
 }
 
-fn memory(since: Instant) -> Result<Memory> {
+fn memory(since: Instant, started: Duration) -> Result<Memory> {
     let (bytes, bytes_at_most) = resident()?;
-    Ok(Memory { bytes, bytes_at_most, seconds: since.elapsed().as_secs_f64() })
+    Ok(Memory { bytes, bytes_at_most, seconds: since.elapsed().as_secs_f64(), started: started.as_secs_f64() })
 }
 
 pub(crate) async fn start_all(runtime: &Runtime, what: &str, runs: usize) -> Result<()> {
@@ -117,8 +119,9 @@ pub(crate) async fn start(what: &str, dir: &Path, runs: usize) -> Result<Memory>
     let runtime = Runtime::builder().open_store(store.clone()).await?;
     let began = Instant::now();
     start_all(&runtime, what, runs).await?;
+    let started = began.elapsed();
     store.have_gone_to_wait(runs).await;
-    let memory = memory(began)?;
+    let memory = memory(began, started)?;
     runtime.shutdown(Duration::ZERO).await?;
     Ok(memory)
 }
@@ -128,7 +131,7 @@ pub(crate) async fn start(what: &str, dir: &Path, runs: usize) -> Result<Memory>
 pub(crate) async fn reopen(dir: &Path) -> Result<Memory> {
     let began = Instant::now();
     let runtime = Runtime::builder().open(dir).await?;
-    let memory = memory(began)?;
+    let memory = memory(began, Duration::ZERO)?;
     runtime.shutdown(Duration::ZERO).await?;
     Ok(memory)
 }

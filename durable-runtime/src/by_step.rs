@@ -43,6 +43,11 @@ impl<T> ByStep<T> {
         self.places.get_mut(place)?.1.as_mut()
     }
 
+    /// Makes room for so many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.places.reserve(more);
+    }
+
     pub(crate) fn insert(&mut self, step: StepNo, value: T) -> Option<T> {
         if self.places.back().is_none_or(|(last, _)| *last < step) {
             self.places.push_back((step, Some(value)));

@@ -224,8 +224,19 @@ impl Core {
         OpenScope(self.open(Segment::Branch(child), Route::Join(join.join, child), join.scope.0))
     }
 
+    /// Makes room for so many branches, and steps of theirs, at once and not bit by bit.
+    pub(crate) fn make_room(&mut self, branches: usize) {
+        self.scopes.reserve(branches.saturating_sub(self.free_scopes.len()));
+        self.slots.reserve(branches);
+        self.state.steps.reserve(branches);
+    }
+
     /// Makes a combinator that is awaited in another place than before report there; its path stays what it was.
     pub(crate) fn reach(&mut self, join: &OpenJoin) {
+        let scope = &self.scopes[join.scope.0 as usize];
+        if scope.parent == Some(self.here) && !scope.shelters {
+            return;
+        }
         let here = self.shelter().clone();
         let scope = &mut self.scopes[join.scope.0 as usize];
         scope.parent = Some(self.here);

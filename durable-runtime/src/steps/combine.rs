@@ -528,6 +528,9 @@ fn poll_many<S: Step>(
     over: impl FnMut(&mut Many<S>, u32) -> bool,
 ) -> Option<u32> {
     let (len, at_most) = (many.len, many.at_most);
+    if many.begun.is_empty() {
+        with(|core| core.make_room(len.min(at_most)));
+    }
     group.poll(len, at_most, many, |many, i, join, site| many.poll(i, join, site, cx), over)
 }
 
