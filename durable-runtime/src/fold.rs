@@ -10,6 +10,10 @@ use crate::{
     id::{Attempt, Seq, StepNo},
 };
 
+mod called;
+
+pub(crate) use called::Called;
+
 /// What a log says so far. Steps that are over and of no further interest are not kept, so a run of a million steps folds
 /// into the few that are open.
 #[derive(Clone, Debug, Default)]
@@ -142,76 +146,6 @@ pub(crate) struct EffectStep {
     pub called_at: Millis,
     /// Words on the doubt about the current attempt that were of no use.
     pub set_aside: SetAside,
-}
-
-/// What was called, in one piece of memory that the next call takes over when this one is over: most calls of a log are over at
-/// once when it is replayed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Called {
-    /// The scope, the name in it, the recorded name of the effect if that is another one, the rendered key if there is one, and the
-    /// arguments, one behind the other.
-    bytes: Vec<u8>,
-    scope_len: u32,
-    name_len: u32,
-    /// The name's number in the scope.
-    n: u32,
-    effect_len: Option<u32>,
-    key_len: Option<u32>,
-}
-
-impl Called {
-    /// Longer ones are not kept for the next call.
-    const SPARE_BYTES: usize = 1024;
-
-    /// Says anew what was called.
-    fn fill(&mut self, path: &Path<'_>, effect: Option<&str>, key: Option<&str>, args: &[u8]) {
-        // No entry is longer than a `u32` says.
-        self.effect_len = effect.map(|effect| effect.len() as u32);
-        self.key_len = key.map(|key| key.len() as u32);
-        let (effect, key) = (effect.unwrap_or_default(), key.unwrap_or_default());
-        self.bytes.clear();
-        self.bytes.reserve(path.scope.len() + path.name.len() + effect.len() + key.len() + args.len());
-        for part in [path.scope.as_bytes(), path.name.as_bytes(), effect.as_bytes(), key.as_bytes(), args] {
-            self.bytes.extend_from_slice(part);
-        }
-        (self.scope_len, self.name_len) = (path.scope.len() as u32, path.name.len() as u32);
-        self.n = path.n;
-    }
-
-    /// Scope, name, effect and key, and the arguments.
-    fn split(&self) -> ([&str; 4], &[u8]) {
-        fn split(bytes: &[u8], at: u32) -> (&str, &[u8]) {
-            let (word, rest) = bytes.split_at_checked(at as usize).unwrap_or_default();
-            (str::from_utf8(word).unwrap_or_default(), rest)
-        }
-        let (scope, rest) = split(&self.bytes, self.scope_len);
-        let (name, rest) = split(rest, self.name_len);
-        let (effect, rest) = split(rest, self.effect_len.unwrap_or_default());
-        let (key, args) = split(rest, self.key_len.unwrap_or_default());
-        ([scope, name, effect, key], args)
-    }
-
-    /// Path, as text.
-    pub(crate) fn path(&self) -> String {
-        let ([scope, name, ..], _) = self.split();
-        Path { scope: scope.into(), name: name.into(), n: self.n }.text()
-    }
-
-    /// Recorded name of the effect.
-    pub(crate) fn effect(&self) -> &str {
-        let ([_, name, effect, _], _) = self.split();
-        if self.effect_len.is_some() { effect } else { name }
-    }
-
-    /// The rendered key.
-    pub(crate) fn key(&self) -> Option<&str> {
-        self.key_len.map(|_| self.split().0[3])
-    }
-
-    /// The arguments.
-    pub(crate) fn args(&self) -> &[u8] {
-        self.split().1
-    }
 }
 
 /// Where a step stands.
@@ -525,7 +459,7 @@ impl RunState {
         let spare = &mut self.spare;
         self.steps.remove(&step, |step| {
             if let What::Effect(EffectStep { called, .. }) = &mut step.what
-                && called.bytes.capacity() <= Called::SPARE_BYTES
+                && called.is_spare()
             {
                 *spare = mem::take(called);
             }
