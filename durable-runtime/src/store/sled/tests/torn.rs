@@ -9,7 +9,7 @@ use super::{
 use crate::store::{Act, Addressee, Dump};
 
 /// In how many places a group is cut.
-const CUTS: usize = 120;
+const CUTS: usize = 64;
 
 fn row(id: u128, bytes: usize) -> Row {
     Row { id, kind: 1, bytes: Bytes::from(vec![6; bytes]) }
