@@ -8,6 +8,7 @@ use super::{Life, Now, Opened, Output, Setting, Slots};
 use crate::{
     contract::{Contract, EffectMeta, Returns, WhenInDoubt, effect_id},
     core::Stop,
+    effect::BodyEnd,
     entry::{
         Call, Child, End, Entry, EntryError, Kind, Outcome, Parent, Path, RecordedContract, RecordedFault, RunStarted,
         Undo, each_entry,
@@ -15,8 +16,9 @@ use crate::{
     failure::Fault,
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::Lost,
-    mailbox::Message,
+    mailbox::{Message, Verdict},
     store::{Act, Record, StoreError, Wait, Written},
+    value::Value,
 };
 
 struct Free(bool);
@@ -173,18 +175,56 @@ fn a_body_in_doubt_that_a_later_life_takes_over_holds_no_slot() {
     }
 }
 
+#[test]
+fn a_word_to_run_again_stands_until_it_is_done_though_another_one_is_set_aside() {
+    let (step, attempt) = (StepNo(0), Attempt(1));
+    let doubt = Kind::EffectInDoubt { step, attempt, reason: "it takes long".into() };
+    let mut life = unopened(setting(true, HERE), &[started(1), ending(), Kind::UndoCalled { undo: 0 }, doubt]);
+    // The body goes on: what is to be run again waits for its end.
+    life.inherited.insert((step, attempt), false);
+    assert!(matches!(life.replay(at(10), None), Opened::Live));
+    let word = |how, by: &str, kept| {
+        Message::Resolve { generation: Generation(0), step, attempt, how, by: by.into(), kept }.row()
+    };
+    let unfit = Verdict::Unchecked { ok: true, plain: nothing(), wrapped: nothing() };
+    life.mail(vec![(1, word(Verdict::RunAgain, "ann", None)), (2, word(unfit, "bob", Some(7)))]);
+    while life.turn(at(20)) {}
+    assert_eq!(said(&mut life), ["bob's word: a word was given before it, and waits until it can be done"]);
+    // Nothing is known of the body when it ends.
+    life.ended(step, attempt, Ok(BodyEnd::ShutDown));
+    while life.turn(at(5_000)) {}
+    assert_eq!(said(&mut life), ["by ann: RunAgain", "effect.called"]);
+}
+
+fn nothing() -> Value {
+    Value::encode(&()).unwrap()
+}
+
+/// What is appended, and what it says of words on doubts.
+fn said(life: &mut Life) -> Vec<String> {
+    appended_as(life, |kind| match kind {
+        Kind::ResolutionSetAside { by, reason, .. } => format!("{by}'s word: {reason}"),
+        Kind::EffectResolved { how, by, .. } => format!("by {by}: {how:?}"),
+        kind => kind.name().to_owned(),
+    })
+}
+
 /// What is appended, by name.
 fn appended(life: &mut Life) -> Vec<String> {
-    let mut names = Vec::new();
+    appended_as(life, |kind| kind.name().to_owned())
+}
+
+fn appended_as(life: &mut Life, shows: impl Fn(&Kind<'_>) -> String) -> Vec<String> {
+    let mut shown = Vec::new();
     for output in life.take_outputs(false) {
         let Output::Append(_, batch) = output else { continue };
         each_entry(batch.at, batch.frames, |_, _, entry| -> Result<(), (Seq, EntryError)> {
-            names.push(entry.kind.name().to_owned());
+            shown.push(shows(&entry.kind));
             Ok(())
         })
         .unwrap();
     }
-    names
+    shown
 }
 
 #[test]

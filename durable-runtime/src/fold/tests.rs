@@ -379,6 +379,35 @@ fn what_was_registered_is_undone_from_the_last_to_the_first_and_one_at_a_time() 
 }
 
 #[test]
+fn the_steps_that_undo_are_known_also_when_they_are_over() {
+    let of = |state: &RunState| (0..state.next_step.0).map(|no| state.undoes(StepNo(no))).collect::<Vec<_>>();
+    let code = [pay(), undo_added(), undo_added()];
+    assert_eq!(of(&fold(&code).unwrap()), [false; 3], "nothing is undone while the code goes on");
+    let rest = [Kind::RunEnding(cancelled()), undo_called(1), undone(3), undo_called(0), undone(4)];
+    for (until, undoing) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)] {
+        let before = [&code[..], &[ok(ONE)], &rest[..until]].concat();
+        let want = [&[false; 3][..], &[true; 2][..undoing]].concat();
+        assert_eq!(of(&fold(&before).unwrap()), want, "after {until} entries");
+    }
+    // One that failed and is to be tried again, or whose end nobody knows, undoes something still.
+    let held = Kind::EffectInDoubt { step: StepNo(3), attempt: ONE, reason: "?".into() };
+    let held = [&code[..], &[ok(ONE)], &rest[..2], &[held]].concat();
+    assert_eq!(of(&fold(&held).unwrap()), [false, false, false, true]);
+}
+
+#[test]
+fn what_earlier_logs_have_registered_is_undone_by_the_last_steps_of_this_one() {
+    let Kind::RunStarted(mut first) = started() else { unreachable!("a log begins so") };
+    first.undos = vec![undo(), undo()];
+    let entries = [Kind::RunStarted(first), pay(), ok(ONE), Kind::RunEnding(cancelled()), undo_called(1), undone(1)];
+    let mut state = RunState::default();
+    for (at, kind) in entries.into_iter().enumerate() {
+        state.apply(&Entry { at: at as u64, kind }).unwrap();
+    }
+    assert_eq!((state.undoes(StepNo(0)), state.undoes(StepNo(1)), state.undos_left), (false, true, 1));
+}
+
+#[test]
 fn what_undoes_is_tried_again_though_the_code_is_over() {
     let again = Kind::EffectCalledAgain { step: StepNo(1), attempt: TWO };
     let entries = [undo_added(), Kind::RunEnding(cancelled()), undo_called(0), again];
