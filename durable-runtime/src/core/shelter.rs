@@ -5,6 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+#[cfg(test)]
+use crate::sim::{Broken, is_broken};
+
 /// The shields around a place, from the inside out. A step that outlives a shield is left with those around that.
 #[derive(Clone, Default)]
 pub(super) struct Shelter(Option<Arc<Around>>);
@@ -31,6 +34,12 @@ impl Shelter {
 
     /// What is in it is awaited there now.
     pub(super) fn move_to(&self, place: &Shelter) {
+        #[cfg(test)]
+        if is_broken(Broken::ShieldNotEntered) && place.is_shielded()
+            || is_broken(Broken::ShieldNeverOver) && self.is_shielded()
+        {
+            return;
+        }
         if let Some(Around::Moving(at)) = self.0.as_deref() {
             *at.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
         }
@@ -38,6 +47,10 @@ impl Shelter {
 
     /// The shield is over; false if it is none.
     pub(super) fn close(&self) -> bool {
+        #[cfg(test)]
+        if is_broken(Broken::ShieldNeverOver) {
+            return false;
+        }
         match self.0.as_deref() {
             Some(Around::Shield { open, .. }) => open.swap(false, Ordering::Relaxed),
             _ => false,

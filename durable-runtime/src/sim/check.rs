@@ -5,6 +5,7 @@ mod effects;
 mod ending;
 mod messages;
 mod replays;
+mod shields;
 
 use std::collections::BTreeMap;
 

@@ -103,6 +103,10 @@ pub(super) enum Control {
     CancelIgnored,
     /// A shield does not put off a cancel.
     ShieldIgnored,
+    /// What has left a shield still has its shelter.
+    ShieldNeverOver,
+    /// What is awaited under a shield and was begun outside of it has no shelter.
+    ShieldNotEntered,
     /// What a cancel has stopped looks as if it had been done.
     ClosingRunsOn,
     /// A run that was cancelled goes on in a fresh log.
@@ -291,7 +295,11 @@ impl World {
 /// The first seed in which the checks notice.
 fn caught(control: Control) {
     let seeds = super::number("SIM_CONTROL_SEEDS").unwrap_or(4_000);
-    for seed in 0..seeds {
+    let first = match control {
+        Control::ShieldNeverOver | Control::ShieldNotEntered => super::CARRYING,
+        _ => 0,
+    };
+    for seed in first..first + seeds {
         let (bad, _) = run(seed, control, 4);
         let Some(first) = bad.first() else { continue };
         // It is the control that is noticed, and not the world.
@@ -355,6 +363,8 @@ controls! {
     a_cancel_that_is_answered_early_is_noticed: CancelAnswersEarly;
     code_that_asks_after_a_cancel_is_noticed: CancelIgnored;
     a_shield_that_is_none_is_noticed: ShieldIgnored;
+    a_shield_that_is_never_over_is_noticed: ShieldNeverOver;
+    a_shield_that_what_was_begun_before_does_not_have_is_noticed: ShieldNotEntered;
     code_that_believes_to_have_sent_is_noticed: ClosingRunsOn;
     a_cancel_that_a_restart_forgets_is_noticed: RestartForgetsCancel;
     a_cancel_of_a_parked_run_as_if_it_were_live_is_noticed: CancelParkedAsLive;

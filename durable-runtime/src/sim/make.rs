@@ -73,6 +73,8 @@ pub(super) enum Op {
         no: u64,
         sort: usize,
     },
+    /// Begun in one place, and awaited in others.
+    Carried(Arc<Carried>),
     FailIf(u64),
     ReturnIf(u64),
     RestartIf(u64),
@@ -83,6 +85,30 @@ pub(super) enum Begins {
     Effect(u64, usize),
     Sleep(u64),
     Inline(u64),
+}
+
+/// What is awaited so often outside of a shield, so often under it, after the block, and so often outside again. It is begun where it
+/// is awaited first.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) what: Carries,
+    pub(super) outside: u64,
+    pub(super) block: Block,
+    pub(super) inside: u64,
+    pub(super) after: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum Carries {
+    Set {
+        no: u64,
+        sorts: Vec<usize>,
+    },
+    /// Looked at so long each time.
+    Child {
+        spawned: Spawned,
+        ms: u64,
+    },
 }
 
 /// A child run.
@@ -133,6 +159,8 @@ pub(super) struct Maker {
     pub(super) shielded: bool,
     /// Other branches may go on beside what is made.
     pub(super) beside: bool,
+    /// Things may be carried from outside of a shield to under it, and out again.
+    pub(super) carries: bool,
 }
 
 impl Maker {
@@ -220,10 +248,21 @@ impl Maker {
         }
     }
 
+    fn carried(&mut self, below: u32) -> Carried {
+        let what = if self.left.kids > 0 && self.rng.one_in(2) {
+            Carries::Child { spawned: self.spawned(), ms: self.rng.below(100) }
+        } else {
+            Carries::Set { no: self.no(), sorts: (0..1 + self.rng.below(3)).map(|_| self.sort()).collect() }
+        };
+        let (outside, inside, after) = (self.rng.below(3), 1 + self.rng.below(3), self.rng.below(3));
+        let block = self.shield(|maker| maker.block(below));
+        Carried { what, outside, block, inside, after }
+    }
+
     /// What encloses blocks; `beside`: whether others went on beside it.
     fn combined(&mut self, depth: u32, beside: bool) -> Op {
         let below = depth - 1;
-        match self.rng.below(34) {
+        match self.rng.below(if self.carries { 40 } else { 34 }) {
             0..=1 => Op::Join(self.block(below), self.block(below)),
             2 => Op::TryJoin(self.block(below), self.block(below)),
             3..=5 => Op::JoinAll(self.blocks(below), self.rng.below(4) as usize),
@@ -244,6 +283,7 @@ impl Maker {
                 let block = self.shield(|maker| maker.block(below));
                 Op::Cleanup { block, no: self.no(), sort: self.sort() }
             }
+            34..40 => Op::Carried(Arc::new(self.carried(below))),
             // Nothing goes on beside these that does not go on beside what they are in.
             other => {
                 self.beside = beside;

@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Rng,
+    carry::{CARRIED, carry},
     controls::Control,
     effects::{Bad, Out, SEEN, call, shape, sort, undoing},
     make::{Begins, Block, Left, Maker, Op, Spawned, Then},
@@ -39,7 +40,7 @@ use crate::{
         send::{publish, send},
         set::Set,
         signal::{signal, signals},
-        spawn::spawn,
+        spawn::{Spawning, spawn},
         step,
         timer::{sleep, sleep_until},
         undo::undo,
@@ -53,7 +54,7 @@ pub(super) const PEERS: u64 = 6;
 const ADDRESSEES: u64 = 3;
 
 /// What all branches of one workflow share.
-struct Env {
+pub(super) struct Env {
     seen: AtomicU64,
     /// How many messages and values the code believes to have sent and published, and how many messages it was given; counted
     /// for the outermost workflow.
@@ -69,14 +70,16 @@ thread_local! {
     pub(super) static IMPURE: Cell<u64> = const { Cell::new(0) };
     /// What is broken in this world.
     pub(super) static CONTROL: Cell<Control> = const { Cell::new(Control::None) };
+    /// The programs of this world carry things into shields and out of them.
+    pub(super) static CARRIES: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Env {
-    fn seen(&self) -> u64 {
+    pub(super) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    fn note(&self, value: u64) -> u64 {
+    pub(super) fn note(&self, value: u64) -> u64 {
         if PANICS.take() {
             std::panic::resume_unwind(Box::new("the code panicked"));
         }
@@ -88,15 +91,15 @@ impl Env {
 
 /// Why a block is over early.
 #[derive(Clone, Copy, Debug)]
-enum Exit {
+pub(super) enum Exit {
     Fails(u64),
     Returns(u64),
 }
 
-type Val = Result<u64, Exit>;
+pub(super) type Val = Result<u64, Exit>;
 type Boxed = Pin<Box<dyn Future<Output = Val> + Send>>;
 
-static SITES: [Site; 40] = sites("sim", "workflow", "sim/prog.rs", [("step", 1); 40]);
+pub(super) static SITES: [Site; 40] = sites("sim", "workflow", "sim/prog.rs", [("step", 1); 40]);
 static PART: PartMeta = PartMeta { name: "part", module: "sim", file: "sim/prog.rs", line: 1, sites: &[] };
 
 const PROGRAM: Param<u64> = Param::new("program");
@@ -144,8 +147,8 @@ pub(super) fn start(program: u64, depth: u32, seen: u64, left: Left) -> Workflow
 pub(super) const SAID_BITS: u32 = 16;
 
 async fn workflow(program: u64, depth: u32, seen: u64, left: Left) -> Out {
-    let mut maker =
-        Maker { rng: Rng(mix(program, 7)), next: mix(program, 9) >> 8, left, shielded: false, beside: false };
+    let (rng, first, carries) = (Rng(mix(program, 7)), mix(program, 9) >> 8, CARRIES.get());
+    let mut maker = Maker { rng, next: first, left, shielded: false, beside: false, carries };
     let block = maker.block(depth);
     let env = Arc::new(Env {
         seen: AtomicU64::new(mix(program, seen)),
@@ -173,7 +176,7 @@ fn next(env: &Env, program: u64) -> WorkflowCall<Out> {
     start(mix(program, 21), 2, env.seen(), left)
 }
 
-fn go(block: Block, env: Arc<Env>) -> Boxed {
+pub(super) fn go(block: Block, env: Arc<Env>) -> Boxed {
     Box::pin(async move {
         let mut all = 3;
         for op in block.iter() {
@@ -184,7 +187,7 @@ fn go(block: Block, env: Arc<Env>) -> Boxed {
     })
 }
 
-fn told(out: &Out) -> u64 {
+pub(super) fn told(out: &Out) -> u64 {
     match out {
         Ok(value) => mix(*value, 1),
         Err(bad) => mix(xxh3_64(format!("{bad:?}").as_bytes()), 2),
@@ -217,7 +220,7 @@ fn runs_on() -> bool {
     CONTROL.get() == Control::ClosingRunsOn && with(|core| core.is_closing())
 }
 
-async fn says(env: &Env, name: u64, to: Option<String>) {
+pub(super) async fn says(env: &Env, name: u64, to: Option<String>) {
     let name = format!("s{name}");
     match to {
         _ if runs_on() => {}
@@ -227,8 +230,8 @@ async fn says(env: &Env, name: u64, to: Option<String>) {
     env.said.fetch_add(1, Ordering::Relaxed);
 }
 
-async fn child(spawned: &Spawned, env: &Arc<Env>) -> u64 {
-    let Spawned { program, detached, id, then } = spawned;
+pub(super) fn spawning(spawned: &Spawned, env: &Env) -> Spawning<Out> {
+    let Spawned { program, detached, id, .. } = spawned;
     let left = Left { kids: env.left.kids - 1, restarts: (program % 2) as u32 };
     let mut spawning = spawn(start(*program, 1 + (program % 3 / 2) as u32, env.seen(), left));
     if *detached {
@@ -237,9 +240,13 @@ async fn child(spawned: &Spawned, env: &Arc<Env>) -> u64 {
     if let Some(id) = id {
         spawning = spawning.id(if *id == 2 { "run/2".to_owned() } else { format!("shared/{id}") });
     }
-    let mut child = step(spawning, &SITES[26]).await;
+    spawning
+}
+
+async fn child(spawned: &Spawned, env: &Arc<Env>) -> u64 {
+    let mut child = step(spawning(spawned, env), &SITES[26]).await;
     env.note(xxh3_64(child.id().as_str().split('/').next_back().unwrap_or_default().as_bytes()));
-    match then {
+    match &spawned.then {
         Then::Awaited => told(&step(child, &SITES[27]).await),
         Then::Dropped => {
             drop(child);
@@ -410,6 +417,7 @@ async fn one(op: &Op, env: &Arc<Env>) -> Val {
                 _ => step(shield(inner), &SITES[29]).await?,
             }
         }
+        Op::Carried(carried) => step(branch(carry(carried.clone(), env.clone())).named(CARRIED), &SITES[19]).await?,
         Op::OnCancel(block) => {
             let inner = branch(go(block.clone(), env.clone()));
             step(race((hears(env), inner)), &SITES[34]).await?

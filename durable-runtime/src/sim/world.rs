@@ -12,13 +12,13 @@ use std::{
 };
 
 use super::{
-    Rng, Stats,
+    CARRYING, Rng, Stats,
     clients::Clients,
     controls::Control,
     mix,
     outside::{Outside, ReconcileAnswer, Return, StepOf},
     process::{Input, Phase, Process},
-    prog::{CONTROL, PEERS},
+    prog::{CARRIES, CONTROL, PEERS},
     store::{Owner, Submitted, Told},
 };
 use crate::{
@@ -140,6 +140,7 @@ impl World {
             rng,
         };
         CONTROL.set(control);
+        CARRIES.set(seed >= CARRYING);
         for run in 0..PEERS {
             world.place(&RunId::new(format!("run/{run}")).unwrap());
         }

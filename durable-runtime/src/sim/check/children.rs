@@ -1,11 +1,12 @@
 //! Children: each is one run, its real end is in its parent's log, it does not outlive the parent unless it is detached, and
 //! only its parent cancels it.
 
-use super::{History, Log, asked};
+use super::{History, asked, shields::Shields};
 use crate::{
-    entry::{ChildEnd, End, Entry, Kind, Parent},
+    clock::Millis,
+    entry::{ChildEnd, End, Kind, Parent},
     fold::RunState,
-    id::{Generation, StepNo},
+    id::StepNo,
     mailbox::Message,
     sim::world::World,
 };
@@ -15,20 +16,21 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
     let run = |id: &str| all.iter().find(|other| world.ids[other.run].as_str() == id);
     for (n, log) in history.logs.iter().enumerate() {
         let entries = log.stored.entries();
-        for (step, (_, kind)) in asked(&entries) {
-            let Kind::ChildSpawned { child, .. } = kind else { continue };
+        let shields = Shields::of(&entries);
+        for (step, (seq, kind)) in asked(&entries) {
+            let Kind::ChildSpawned { child, path, .. } = kind else { continue };
             let what = format!("child {} of step {step} of log {n}", child.run);
             let Some(made) = run(&child.run) else {
                 bad.push(format!("{what} does not exist"));
                 continue;
             };
             let link = Parent { run: id.into(), generation: history.generation(n), step };
-            let ended = entries.iter().find_map(|entry| match &entry.kind {
-                Kind::ChildEnded { step: s, end, .. } if *s == step => Some(end),
+            let ended = entries.iter().enumerate().find_map(|(seq, entry)| match &entry.kind {
+                Kind::ChildEnded { step: s, end, .. } if *s == step => Some((seq as u64, end)),
                 _ => None,
             });
             let is_mine = made.logs[0].state.parent.as_ref() == Some(&link);
-            match ended {
+            match ended.map(|(_, end)| end) {
                 Some(ChildEnd::IdTaken) if is_mine => {
                     bad.push(format!("{what} is its own, and is said to be another's"))
                 }
@@ -42,8 +44,24 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
                 continue;
             }
             digest_of(made, child.digest, &what, bad);
-            if !child.detached && !is_told(world, made.run, &link, (history.run, log)) {
-                bad.push(format!("{what} is not wanted any more, and was not told"));
+            if !child.detached {
+                // It is let go of with the entry there, if it has not ended before.
+                let dropped = entries.iter().position(|entry| lets_go(&entry.kind, step)).map(|at| at as u64);
+                let stopped = entries.iter().position(|entry| matches!(entry.kind, Kind::CancelRequested { .. }));
+                let stopped = stopped.and_then(|at| shields.end(path, (at as u64).max(seq + 1)));
+                let let_go = dropped.into_iter().chain(stopped).min();
+                let let_go = let_go.filter(|at| ended.is_none_or(|(ended, _)| *at < ended));
+                match let_go {
+                    Some(at)
+                        if !is_told(world, made.run, &link, world.written_at((history.run, link.generation), at)) =>
+                    {
+                        bad.push(format!("{what} is not wanted any more, and was not told"));
+                    }
+                    None if ended.is_some() && is_cancelled_by(&made.last().state, id) => {
+                        bad.push(format!("{what} was wanted still, and was cancelled"));
+                    }
+                    _ => {}
+                }
             }
             let times = (world.told.ended.get(&made.run), world.told.ended.get(&history.run));
             if over && !child.detached {
@@ -61,24 +79,25 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
     born(world, history, all, bad);
 }
 
-/// Whether a child was cancelled by the write that has let go of it, or had ended before.
-fn is_told(world: &World, child: usize, link: &Parent<'_>, (parent, log): (usize, &Log)) -> bool {
-    let entries = log.stored.entries();
-    let of_child = |entry: &Entry<'_>| match &entry.kind {
-        Kind::StepClosed { step } | Kind::ChildEnded { step, .. } => *step == link.step,
+/// Whether nobody wants a child after an entry.
+fn lets_go(kind: &Kind<'_>, child: StepNo) -> bool {
+    match kind {
+        Kind::StepClosed { step } => *step == child,
         Kind::RunEnding(_) | Kind::RunEnded(_) => true,
         _ => false,
-    };
-    let Some(at) = entries.iter().position(of_child) else { return true };
-    if matches!(entries[at].kind, Kind::ChildEnded { .. }) {
-        return true;
     }
-    let generation: Generation = link.generation;
-    let written = world.written_at((parent, generation), at as u64);
+}
+
+/// Whether a child was cancelled by the write that has let go of it, or had ended before.
+fn is_told(world: &World, child: usize, link: &Parent<'_>, written: Option<Millis>) -> bool {
     let ended = world.told.ended.get(&child).is_some_and(|ended| written.is_none_or(|written| *ended <= written));
     let rows = world.told.rows.get(&child).into_iter().flatten();
     let cancels = |row| matches!(Message::read(row), Some(Message::Cancel { parent: Some(by), .. }) if by == *link);
     ended || rows.into_iter().any(|(_, row)| cancels(row))
+}
+
+fn is_cancelled_by(state: &RunState, parent: &str) -> bool {
+    matches!(&state.ending, Some(End::Cancelled { by, .. }) if by.strip_prefix("run ") == Some(parent))
 }
 
 fn digest_of(made: &History, digest: u128, what: &str, bad: &mut Vec<String>) {

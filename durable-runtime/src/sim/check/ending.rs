@@ -1,7 +1,7 @@
 //! Ends: one terminal entry, nothing after it; claims ascending; a cancel that was taken is never forgotten and begins nothing
 //! new; what was registered to undo is done in reverse, also in the world.
 
-use super::{History, asked, call_of, is_in, path_of};
+use super::{History, asked, call_of, path_of, shields::Shields};
 use crate::{
     clock::Millis,
     contract::Contract,
@@ -23,7 +23,9 @@ pub(super) fn count(history: &History, stats: &mut Stats) {
         _ => {}
     }
     for log in &history.logs {
-        for entry in log.stored.entries() {
+        let entries = log.stored.entries();
+        stats.carried += Shields::of(&entries).carried() as u64;
+        for entry in entries {
             match &entry.kind {
                 Kind::SignalReceived { .. } => stats.signals += 1,
                 Kind::QuestionAnswered { .. } => stats.answers += 1,
@@ -76,18 +78,21 @@ fn cancelled(n: usize, log: &super::Log, forced: bool, bad: &mut Vec<String>) {
     let at = entries.iter().position(|entry| matches!(entry.kind, Kind::CancelRequested { .. }));
     let Some(at) = at else { return };
     let steps = asked(&entries);
-    let shielded = |kind: &Kind<'_>| path_of(kind).is_some_and(|path| is_in(path, "shield"));
+    let shields = Shields::of(&entries);
+    let shielded = |kind: &Kind<'_>, seq: u64| path_of(kind).is_some_and(|path| shields.enclose(path, seq));
     for (step, (seq, kind)) in &steps {
         // A version is the run's, wherever it is asked.
         let anywhere = matches!(kind, Kind::UndoAdded { .. } | Kind::UndoCalled { .. } | Kind::VersionChosen { .. });
-        let may = anywhere || shielded(kind);
+        let may = anywhere || shielded(kind, *seq);
         if *seq > at as u64 && !may {
             bad.push(format!("log {n}: step {step} was asked after the cancel: {}", kind.name()));
         }
     }
-    for entry in &entries[at..] {
+    for (seq, entry) in entries.iter().enumerate().skip(at) {
         if let Kind::EffectCalledAgain { step, .. } = &entry.kind
-            && !steps.get(step).is_some_and(|(_, kind)| shielded(kind) || matches!(kind, Kind::UndoCalled { .. }))
+            && !steps
+                .get(step)
+                .is_some_and(|(_, kind)| shielded(kind, seq as u64) || matches!(kind, Kind::UndoCalled { .. }))
         {
             bad.push(format!("log {n}: step {step} was called again after the cancel"));
         }
@@ -113,7 +118,7 @@ fn cancelled(n: usize, log: &super::Log, forced: bool, bad: &mut Vec<String>) {
             | Kind::ChildEnded { step: s, .. } => s == step,
             _ => false,
         });
-        if lasts && shielded(kind) && !over {
+        if lasts && shielded(kind, entries.len() as u64) && !over {
             bad.push(format!("log {n}: cancelled, and step {step} under a shield was not awaited"));
         }
     }
