@@ -31,6 +31,10 @@ async fn waits(how: String) -> durable::Result<String> {
             Ok(durable::ask::<String>(question).await.granted().unwrap_or_default())
         }
         "child" => durable::spawn(waits("signal".into())).id("the child").await.await,
+        "brood" => {
+            let child = durable::spawn(waits("signal".into())).id("a chick").await;
+            durable::timeout(secs(3_600), child).await.unwrap_or(Ok(String::new()))
+        }
         "hold" => Ok(doubtful("wire").await?.to_string()),
         "cancel" => {
             durable::cancelled().await;
@@ -47,11 +51,11 @@ async fn waits(how: String) -> durable::Result<String> {
 
 static PANICS: AtomicBool = AtomicBool::new(true);
 
-const WAITING: [&str; 6] = ["signal", "sleep", "question", "child", "hold", "the child"];
+const WAITING: [&str; 8] = ["signal", "sleep", "question", "child", "hold", "the child", "brood", "a chick"];
 
 async fn populated(backend: Backend) -> Bench {
     let bench = Bench::forgetful(backend).await;
-    for how in ["signal", "sleep", "question", "child", "hold", "cancel", "busy", "parked", "done"] {
+    for how in ["signal", "sleep", "question", "child", "brood", "hold", "cancel", "busy", "parked", "done"] {
         bench.runtime.start(how, waits(how.into())).await.unwrap();
     }
     for id in WAITING {
@@ -189,12 +193,15 @@ async fn whoever_only_looks_takes_none_for_stranded_that_the_next_process_goes_o
     bench.outside.open();
     plant(&bench, "signal", "1 nobody has it", |dump| dump.record.wait = None).await;
     plant(&bench, "child", "7 has no child", |_| {}).await;
+    // That it waits for a time as well brings its child no nearer.
+    plant(&bench, "brood", "e has a time and no child", |_| {}).await;
+    let childless = ["7 has no child", "e has a time and no child"];
     let bench = bench
         .observed(async |observer| {
             let found: Vec<_> = found(observer).await.into_keys().collect();
-            assert_eq!(found, ["7 has no child"]);
+            assert_eq!(found, childless);
         })
         .await;
     bench.until("1 nobody has it", "awaiting signal").await;
-    until("it to be found", async || found(&bench.runtime).await.contains_key("7 has no child")).await;
+    until("them to be found", async || found(&bench.runtime).await.into_keys().eq(childless)).await;
 }

@@ -205,6 +205,16 @@ impl Resting<'_> {
 
     /// Whether what a run waits for can come; what is wrong if not.
     fn wakes(&self, stored: &Stored, wait: Wait) -> Result<Result<(), String>, StoreError> {
+        // First: a child that is gone ends never, whatever else makes the run look at everything again.
+        let mut comes = false;
+        for (no, step) in stored.state.steps.iter() {
+            if let (What::Child { run, path, .. }, StepState::Waiting) = (&step.what, &step.state) {
+                if let Err(what) = self.child(run)? {
+                    return Ok(Err(format!("step {no} ({path}) waits for run {run:?}, {what}")));
+                }
+                comes = true;
+            }
+        }
         if let Some(due) = wait.due {
             // A time that has come or will come makes it look at everything else again.
             return Ok(match self.goes_on && !self.armed {
@@ -213,14 +223,9 @@ impl Resting<'_> {
                 false => Ok(()),
             });
         }
-        let mut comes = false;
         for (no, step) in stored.state.steps.iter() {
             let open = !step.closed && (step.undo.is_some() || stored.state.ending.is_none());
             match (&step.what, &step.state) {
-                (What::Child { run, path, .. }, StepState::Waiting) => match self.child(run)? {
-                    Ok(()) => comes = true,
-                    Err(what) => return Ok(Err(format!("step {no} ({path}) waits for run {run:?}, {what}"))),
-                },
                 _ if !open => {}
                 (What::Signal { .. }, StepState::Waiting) => comes = true,
                 (What::Question(question), StepState::Waiting) => {
