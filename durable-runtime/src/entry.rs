@@ -377,31 +377,24 @@ pub(crate) struct Parent<'a> {
     pub generation: Generation,
     /// The step that spawned it.
     pub step: StepNo,
+    /// The random bits of that log: a run that is removed leaves its id to another one, which has others.
+    pub seed: u128,
 }
 
 impl Parent<'_> {
     /// The same, owning its text.
     pub(crate) fn into_owned(self) -> Parent<'static> {
-        let Parent { run, generation, step } = self;
-        Parent { run: Cow::Owned(run.into_owned()), generation, step }
+        let Parent { run, generation, step, seed } = self;
+        Parent { run: Cow::Owned(run.into_owned()), generation, step, seed }
     }
 
-    /// Whose child it is, given the seed with which the child began: never 0, which is nobody's. A run that is removed leaves its id to
-    /// another one, whose children's seeds are others.
-    pub(crate) fn owner(&self, seed: u128) -> u128 {
-        let mut hash = Xxh3::new();
-        hash.update(b"O");
-        hash.update(&seed.to_le_bytes());
-        hash.update(&self.id().to_le_bytes());
-        hash.digest128().max(1)
-    }
-
-    /// The link as a number: never 0.
+    /// The link as a number: never 0, which is nobody's.
     pub(crate) fn id(&self) -> u128 {
         let mut hash = Xxh3::new();
         hash.update(b"P");
         hash.update(&self.generation.0.to_le_bytes());
         hash.update(&self.step.0.to_le_bytes());
+        hash.update(&self.seed.to_le_bytes());
         hash.update(self.run.as_bytes());
         hash.digest128().max(1)
     }

@@ -48,8 +48,7 @@ pub(crate) enum Message {
     },
     Child {
         child: String,
-        generation: Generation,
-        step: StepNo,
+        parent: Parent<'static>,
         end: ChildEnd<'static>,
     },
 }
@@ -164,16 +163,31 @@ struct ResolveRow {
 struct CancelRow {
     reason: String,
     by: String,
-    /// Run, generation and step of the parent, if it is the one who cancels.
-    parent: Option<(String, u32, u32)>,
+    /// The parent, if it is the one who cancels.
+    parent: Option<ParentLink>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct ChildRow {
     child: String,
-    generation: u32,
-    step: u32,
+    parent: ParentLink,
     end: PackedChildEnd,
+}
+
+/// Run, generation, step and seed.
+#[derive(Serialize, Deserialize)]
+struct ParentLink(String, u32, u32, u128);
+
+impl From<&Parent<'_>> for ParentLink {
+    fn from(parent: &Parent<'_>) -> ParentLink {
+        ParentLink(parent.run.to_string(), parent.generation.0, parent.step.0, parent.seed)
+    }
+}
+
+impl From<ParentLink> for Parent<'static> {
+    fn from(ParentLink(run, generation, step, seed): ParentLink) -> Parent<'static> {
+        Parent { run: run.into(), generation: Generation(generation), step: StepNo(step), seed }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -235,12 +249,12 @@ impl Message {
             Message::Reply(reply) => Row { id: reply.id(), kind: REPLY, bytes: pack(reply) },
             Message::Cancel { reason, by, parent } => {
                 let link = parent.as_ref().map_or(0, Parent::id);
-                let parent = parent.as_ref().map(|p| (p.run.to_string(), p.generation.0, p.step.0));
+                let parent = parent.as_ref().map(ParentLink::from);
                 let row = CancelRow { reason: reason.clone(), by: by.clone(), parent };
                 // To be cancelled twice is to be cancelled.
                 Row { id: row_id(CANCEL, &[&link.to_le_bytes()]), kind: CANCEL, bytes: pack(&row) }
             }
-            Message::Child { child, generation, step, end } => {
+            Message::Child { child, parent, end } => {
                 let taken = matches!(end, ChildEnd::IdTaken);
                 let end = match end {
                     ChildEnd::Completed { value } => PackedChildEnd::Completed(Bytes::copy_from_slice(value)),
@@ -250,8 +264,8 @@ impl Message {
                     ChildEnd::Cancelled { reason } => PackedChildEnd::Cancelled(reason.to_string()),
                     ChildEnd::IdTaken => PackedChildEnd::IdTaken,
                 };
-                let id = row_id(CHILD, &[&[u8::from(taken)], &generation.0.to_le_bytes(), &step.0.to_le_bytes()]);
-                let row = ChildRow { child: child.clone(), generation: generation.0, step: step.0, end };
+                let id = row_id(CHILD, &[&[u8::from(taken)], &parent.id().to_le_bytes()]);
+                let row = ChildRow { child: child.clone(), parent: parent.into(), end };
                 Row { id, kind: CHILD, bytes: pack(&row) }
             }
         }
@@ -299,11 +313,7 @@ impl Message {
             }
             CANCEL => {
                 let row: CancelRow = rmp_serde::from_slice(&row.bytes).ok()?;
-                let parent = row.parent.map(|(run, generation, step)| Parent {
-                    run: run.into(),
-                    generation: Generation(generation),
-                    step: StepNo(step),
-                });
+                let parent = row.parent.map(Parent::from);
                 Some(Message::Cancel { reason: row.reason, by: row.by, parent })
             }
             CHILD => {
@@ -316,8 +326,7 @@ impl Message {
                     PackedChildEnd::Cancelled(reason) => ChildEnd::Cancelled { reason: reason.into() },
                     PackedChildEnd::IdTaken => ChildEnd::IdTaken,
                 };
-                let (generation, step) = (Generation(row.generation), StepNo(row.step));
-                Some(Message::Child { child: row.child, generation, step, end })
+                Some(Message::Child { child: row.child, parent: row.parent.into(), end })
             }
             _ => None,
         }

@@ -291,3 +291,56 @@ async fn a_run_whose_id_was_another_ones_has_children_and_messages_of_its_own() 
         bench.sound().await;
     }
 }
+
+/// Leaves a child behind that goes on without it; or has one of its own, which may be the same by name.
+#[durable::workflow]
+async fn inherits(how: String) -> durable::Result<String> {
+    let spawning = durable::spawn(child("wait".into()));
+    match how.as_str() {
+        "leaves" => Ok(spawning.detached().await.id().to_string()),
+        "leaves an heir" => Ok(spawning.id("heir").detached().await.id().to_string()),
+        "drops an heir" => {
+            drop(spawning.id("heir").await);
+            Ok("dropped".into())
+        }
+        _ => {
+            let child = spawning.await;
+            durable::publish("child", &child.id().as_str()).await;
+            child.await
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_outlives_a_run_is_nothing_to_the_run_that_has_its_id_next() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        bench.runtime.start("run", inherits("leaves".into())).await.unwrap();
+        let left = bench.end("run").await["Ok"].as_str().unwrap().to_owned();
+        bench.runtime.remove("run").await.unwrap();
+        bench.runtime.start("run", inherits("has".into())).await.unwrap();
+        bench.until("run", "awaiting child").await;
+        let own: String = bench.run("run").await.published("child").await.unwrap().unwrap();
+        // The end of the one is not the end of the other, nor is the other's lost for it.
+        bench.runtime.signal(&left, "go", "of before").await.unwrap();
+        assert_eq!(bench.end(&left).await, json!({ "Ok": "of before" }));
+        bench.runtime.signal(&own, "go", "of now").await.unwrap();
+        assert_eq!(bench.end("run").await, json!({ "Ok": "of now" }));
+        bench.sound().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_outlives_a_run_is_not_cancelled_by_the_run_that_has_its_id_next() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        for (how, end) in [("leaves an heir", "heir"), ("drops an heir", "dropped")] {
+            bench.runtime.start("run", inherits(how.into())).await.unwrap();
+            assert_eq!(bench.end("run").await, json!({ "Ok": end }));
+            bench.runtime.remove("run").await.unwrap();
+        }
+        bench.runtime.signal("heir", "go", "gone").await.unwrap();
+        assert_eq!(bench.end("heir").await, json!({ "Ok": "gone" }));
+        bench.sound().await;
+    }
+}

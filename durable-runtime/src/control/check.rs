@@ -172,7 +172,7 @@ impl Folded {
         self.state.apply(entry)?;
         match &entry.kind {
             Kind::RunStarted(started) => {
-                self.owner = started.parent.as_ref().map_or(0, |parent| parent.owner(started.seed));
+                self.owner = started.parent.as_ref().map_or(0, |parent| parent.id());
                 self.started = Some(Started {
                     workflow: (&*started.workflow).into(),
                     module: (&*started.module).into(),

@@ -7,6 +7,7 @@ use std::{
 
 use super::StepRow;
 use crate::{
+    entry::Parent,
     error::Error,
     id::{Attempt, Generation, RunId, StepNo},
     mailbox::{Message, Reply, Verdict},
@@ -112,7 +113,7 @@ fn messages(store: &dyn Store, run: &RunId) -> Result<Vec<Message>, StoreError> 
     let concerns = |message: &Message| match message {
         Message::Outcome { generation, .. }
         | Message::Resolve { generation, .. }
-        | Message::Child { generation, .. } => *generation == newest,
+        | Message::Child { parent: Parent { generation, .. }, .. } => *generation == newest,
         Message::Reply(reply) => Generation(reply.generation) == newest,
         Message::Signal(_) | Message::Cancel { .. } => true,
     };

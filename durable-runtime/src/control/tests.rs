@@ -43,7 +43,7 @@ fn started() -> Kind<'static> {
 }
 
 fn parent() -> Parent<'static> {
-    Parent { run: "parent".into(), generation: Generation(0), step: StepNo(2) }
+    Parent { run: "parent".into(), generation: Generation(0), step: StepNo(2), seed: 4 }
 }
 
 fn called() -> Kind<'static> {
@@ -92,7 +92,7 @@ fn whole() -> Dump {
     let published = Published { generation: Generation(1), len: Seq(4), value: Bytes::from_static(b"\x00\x02") };
     Dump {
         record: RunRecord { head, aside: None, wait: None, version: 3 },
-        owner: parent().owner(SEED),
+        owner: parent().id(),
         logs,
         rows: vec![(3, Message::Signal(mail).row())],
         taken: vec![1, 2],

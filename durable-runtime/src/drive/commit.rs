@@ -154,8 +154,7 @@ impl Life {
         let step = self.state().next_step;
         let FreshChild { path, site, meta, args, digest, run, detached } = child;
         let at_path = path.to_string();
-        let parent =
-            Parent { run: self.setting.run.as_str().into(), generation: self.setting.generation, step }.into_owned();
+        let parent = self.link(step);
         let recorded = Child { run: run.as_str().to_owned().into(), detached, workflow: meta.name.into(), digest };
         if !self.append(Kind::ChildSpawned { path, site, child: recorded }) {
             return false;
@@ -178,13 +177,9 @@ impl Life {
             Ok(first) => first,
             Err(e) => return self.cannot_write(&e),
         };
-        let taken = Message::Child {
-            child: run.as_str().to_owned(),
-            generation: self.setting.generation,
-            step,
-            end: ChildEnd::IdTaken,
-        };
-        self.log.act(Act::Create { run, count: 1, frames, head, owner: parent.owner(seed), taken: taken.row() });
+        let owner = parent.id();
+        let taken = Message::Child { child: run.as_str().to_owned(), parent, end: ChildEnd::IdTaken };
+        self.log.act(Act::Create { run, count: 1, frames, head, owner, taken: taken.row() });
         true
     }
 
@@ -202,11 +197,15 @@ impl Life {
     pub(super) fn cancel_child(&mut self, step: StepNo, child: &Step, reason: &str) {
         let What::Child { run, .. } = &child.what else { return };
         let Ok(to) = RunId::new(&**run) else { return };
-        let own = self.setting.run.as_str();
-        let parent = Parent { run: own.into(), generation: self.setting.generation, step }.into_owned();
-        let (reason, by) = (reason.to_owned(), format!("run {own}"));
-        let row = Message::Cancel { reason, by, parent: Some(parent) }.row();
+        let (reason, by) = (reason.to_owned(), format!("run {}", self.setting.run.as_str()));
+        let row = Message::Cancel { reason, by, parent: Some(self.link(step)) }.row();
         self.log.act(Act::Put { to, row });
+    }
+
+    /// What says of a child that it is this run's.
+    pub(super) fn link(&self, step: StepNo) -> Parent<'static> {
+        let run = self.setting.run.as_str().to_owned().into();
+        Parent { run, generation: self.setting.generation, step, seed: self.core().seed }
     }
 }
 

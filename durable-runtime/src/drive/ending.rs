@@ -224,9 +224,8 @@ impl Life {
         if let Some(parent) = self.state().parent.clone()
             && let Ok(to) = RunId::new(&*parent.run)
         {
-            let (generation, step) = (parent.generation, parent.step);
             let child = self.setting.run.as_str().to_owned();
-            let row = Message::Child { child, generation, step, end: for_parent }.row();
+            let row = Message::Child { child, parent, end: for_parent }.row();
             self.log.act(Act::Put { to, row });
         }
         self.log.head(HeadInfo::new(&started, Some((at, how))).head(self.setting.generation));

@@ -15,7 +15,7 @@ use crate::{
     entry::{Answered, ChildEnd, End, Kind, Parent, Signal},
     failure::{Fault, shortened},
     fold::{QuestionStep, StepState, What},
-    id::{Generation, StepNo},
+    id::StepNo,
     mailbox::{Mail, Message, Reply},
     store::{Act, Row},
     value::Value,
@@ -163,7 +163,7 @@ impl Life {
         match message {
             Message::Outcome { generation, .. }
             | Message::Resolve { generation, .. }
-            | Message::Child { generation, .. }
+            | Message::Child { parent: Parent { generation, .. }, .. }
                 if generation != self.setting.generation =>
             {
                 // About a log that is over; a later one there cannot be.
@@ -173,15 +173,20 @@ impl Life {
             Message::Resolve { step, attempt, how, by, kept, .. } => {
                 self.resolve_row(row, step, attempt, Word { how, by, kept: kept.is_some() });
             }
-            Message::Child { generation, step, end, child } => self.child_ended(row, generation, step, &child, end),
+            Message::Child { parent, end, child } => self.child_ended(row, &parent, &child, end),
             Message::Cancel { reason, by, parent } => self.cancel_row(row, &reason, &by, parent.as_ref()),
             Message::Signal(_) | Message::Reply(_) => unreachable!("kept for who waits for it"),
         }
     }
 
     /// A child has ended, or could not be made: recorded always, delivered if somebody waits.
-    fn child_ended(&mut self, row: u128, generation: Generation, step: StepNo, child: &str, end: ChildEnd<'static>) {
+    fn child_ended(&mut self, row: u128, parent: &Parent<'_>, child: &str, end: ChildEnd<'static>) {
         self.log.act(Act::Take { row });
+        let step = parent.step;
+        if *parent != self.link(step) {
+            // Of the run that had this run's id before, or of an earlier log.
+            return;
+        }
         let run = match self.state().steps.get(&step) {
             Some(s) if s.state == StepState::Waiting => match &s.what {
                 What::Child { run, .. } if **run == *child => run.to_string(),
@@ -189,7 +194,6 @@ impl Life {
             },
             _ => return,
         };
-        debug_assert_eq!(generation, self.setting.generation);
         let delivered = child_delivered(&run, &end, Bytes::copy_from_slice);
         self.complete(Kind::ChildEnded { step, run: run.into(), end }, step, delivered);
     }

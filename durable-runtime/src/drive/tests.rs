@@ -10,8 +10,8 @@ use crate::{
     core::Stop,
     effect::BodyEnd,
     entry::{
-        Call, Child, End, Entry, EntryError, Kind, Outcome, Parent, Path, RecordedContract, RecordedFault, RunStarted,
-        Undo, each_entry,
+        Call, Child, ChildEnd, End, Entry, EntryError, Kind, Outcome, Parent, Path, RecordedContract, RecordedFault,
+        RunStarted, Undo, each_entry,
     },
     failure::Fault,
     id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
@@ -293,16 +293,42 @@ fn a_child_under_a_shield_is_told_when_its_parent_is_cancelled_without_the_code(
     assert!(batch.acts.iter().any(told), "{:?}", batch.acts);
 }
 
+fn link(run: &'static str, seed: u128) -> Parent<'static> {
+    Parent { run: run.into(), generation: Generation(0), step: StepNo(0), seed }
+}
+
 #[test]
 fn a_cancel_by_another_than_its_parent_is_put_away() {
-    let mut life = life(setting(true, ELSEWHERE), &[started(0)]);
-    cancel(&mut life, Some(Parent { run: "boss".into(), generation: Generation(0), step: StepNo(0) }));
-    assert!(life.turn(at(20)) && life.state().ending.is_none());
-    let outputs = life.take_outputs(false);
-    let [Output::Append(no, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
-    assert_eq!((batch.count, batch.acts.len()), (0, 1));
-    life.written(*no, Ok(Written::Done), at(20));
-    assert!(life.is_without_purpose());
+    let Kind::RunStarted(orphan) = started(0) else { unreachable!("a log begins so") };
+    let child = RunStarted { parent: Some(link("boss", 4)), ..orphan.clone() };
+    // The last is by a run that has the id of the parent, which was removed.
+    for (log, by) in [(orphan, link("boss", 4)), (child.clone(), link("lead", 4)), (child, link("boss", 5))] {
+        let mut life = life(setting(true, ELSEWHERE), &[Kind::RunStarted(log)]);
+        cancel(&mut life, Some(by));
+        assert!(life.turn(at(20)) && life.state().ending.is_none());
+        let outputs = life.take_outputs(false);
+        let [Output::Append(no, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
+        assert_eq!((batch.count, batch.acts.len()), (0, 1));
+        life.written(*no, Ok(Written::Done), at(20));
+        assert!(life.is_without_purpose());
+    }
+}
+
+#[test]
+fn the_end_of_a_child_of_the_run_that_had_the_id_before_is_put_away() {
+    let mut life = life(setting(true, ELSEWHERE), &[started(0), spawned(), ending()]);
+    let end = |seed| {
+        let end = ChildEnd::Cancelled { reason: "enough".into() };
+        Message::Child { child: "child".into(), parent: link("run", seed), end }.row()
+    };
+    let (of_before, own) = (end(7), end(0));
+    assert_ne!(of_before.id, own.id, "the store keeps both");
+    life.mail(vec![(1, of_before)]);
+    while life.turn(at(20)) {}
+    assert_eq!(appended(&mut life), [""; 0]);
+    life.mail(vec![(2, own)]);
+    while life.turn(at(20)) {}
+    assert_eq!(appended(&mut life), ["child.result", "run.cancelled"]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn every_kind() -> Vec<Entry<'static>> {
         build: "0.1.0".into(),
         seed: 5,
         born: 1_600_000_000_000,
-        parent: Some(Parent { run: "boss".into(), generation: Generation(1), step: StepNo(7) }),
+        parent: Some(Parent { run: "boss".into(), generation: Generation(1), step: StepNo(7), seed: 9 }),
         undos: vec![undo()],
     };
     let bare = |contract| Call { effect: None, key: None, contract, ..call() };
@@ -140,7 +140,7 @@ fn entry_of(name: &str) -> Entry<'static> {
 
 /// A frame as it is on disk for ever, for each of [`every_kind`].
 const GOLDEN: [&str; 47] = [
-    "6f000000eb5d0ad96adf54b601fd0068e5cf8b0100000006726566756e640e6167656e74733a3a726566756e64010301a176fe0000000000000000000000000000008005302e312e3005fd00806e87740100000104626f737301070105756e7061790e6167656e74733a3a726566756e64020201800601036b3a32",
+    "70000000a70f3ace14da1b7301fd0068e5cf8b0100000006726566756e640e6167656e74733a3a726566756e64010301a176fe0000000000000000000000000000008005302e312e3005fd00806e87740100000104626f73730107090105756e7061790e6167656e74733a3a726566756e64020201800601036b3a32",
     "100000008e0d59ad15d7fbfd01fd0068e5cf8b01000001000301a176",
     "130000005c5b63eed9a3e52b01fd0068e5cf8b01000001010301a176026e6f",
     "10000000d4d8c734cc66eb4801fd0068e5cf8b01000002000301a176",

@@ -4,7 +4,7 @@
 use super::{History, asked, shields::Shields};
 use crate::{
     clock::Millis,
-    entry::{ChildEnd, End, Kind, Parent},
+    entry::{ChildEnd, End, Kind, Parent, RunStarted},
     fold::RunState,
     id::StepNo,
     mailbox::Message,
@@ -17,6 +17,7 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
     for (n, log) in history.logs.iter().enumerate() {
         let entries = log.stored.entries();
         let shields = Shields::of(&entries);
+        let Kind::RunStarted(RunStarted { seed, .. }) = entries[0].kind else { unreachable!("a log begins so") };
         for (step, (seq, kind)) in asked(&entries) {
             let Kind::ChildSpawned { child, path, .. } = kind else { continue };
             let what = format!("child {} of step {step} of log {n}", child.run);
@@ -24,7 +25,7 @@ pub(super) fn check(world: &World, history: &History, all: &[History], over: boo
                 bad.push(format!("{what} does not exist"));
                 continue;
             };
-            let link = Parent { run: id.into(), generation: history.generation(n), step };
+            let link = Parent { run: id.into(), generation: history.generation(n), step, seed };
             let ended = entries.iter().enumerate().find_map(|(seq, entry)| match &entry.kind {
                 Kind::ChildEnded { step: s, end, .. } if *s == step => Some((seq as u64, end)),
                 _ => None,
