@@ -325,7 +325,10 @@ fn the_end_of_a_child_of_the_run_that_had_the_id_before_is_put_away() {
     assert_ne!(of_before.id, own.id, "the store keeps both");
     life.mail(vec![(1, of_before)]);
     while life.turn(at(20)) {}
-    assert_eq!(appended(&mut life), [""; 0]);
+    let outputs = life.take_outputs(false);
+    let [Output::Append(no, batch)] = &outputs[..] else { unreachable!("one batch: {outputs:?}") };
+    assert_eq!((batch.count, batch.acts.len()), (0, 1), "it is put away, and no more");
+    life.written(*no, Ok(Written::Done), at(20));
     life.mail(vec![(2, own)]);
     while life.turn(at(20)) {}
     assert_eq!(appended(&mut life), ["child.result", "run.cancelled"]);

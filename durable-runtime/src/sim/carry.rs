@@ -34,12 +34,15 @@ enum Thing {
     },
 }
 
+/// What is done under the shield.
+type Under = Pin<Box<dyn Future<Output = Result<(Thing, u64), Exit>> + Send>>;
+
 pub(super) async fn carry(carried: Arc<Carried>, env: Arc<Env>) -> Val {
     let mut thing = Thing::new(&carried, &env);
     thing.takes(carried.outside, &env).await;
     let (block, within) = (carried.block.clone(), env.clone());
     let (inside, stays) = (carried.inside, carried.after == 0);
-    let under: Pin<Box<dyn Future<Output = Result<(Thing, u64), Exit>> + Send>> = Box::pin(async move {
+    let under: Under = Box::pin(async move {
         let value = go(block, within.clone()).await?;
         says(&within, ENTERED, None).await;
         thing.takes(inside, &within).await;
