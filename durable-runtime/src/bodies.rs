@@ -620,6 +620,9 @@ impl Life {
                 }
                 StepState::InDoubt(attempt, reason, _) if !self.settling.contains_key(&step) => {
                     self.doubted(step, attempt, &reason);
+                    if self.setting.found {
+                        self.tell_held(step, attempt);
+                    }
                 }
                 _ => {}
             }

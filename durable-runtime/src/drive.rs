@@ -83,6 +83,8 @@ pub(crate) struct Setting {
     pub(crate) code: u64,
     /// The life before this one ended without saying so.
     pub(crate) after_crash: bool,
+    /// Its first life since the store was opened: what the log says of steps that wait for a person is said again.
+    pub(crate) found: bool,
     /// The code was polled before: what it logs while it is replayed it has logged.
     pub(crate) again: bool,
 }

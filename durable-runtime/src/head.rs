@@ -67,6 +67,10 @@ pub(crate) struct Aside {
     pub(crate) replaying: bool,
     /// Why the run is not gone on with.
     pub(crate) parked: Option<ParkedInfo>,
+    /// What was said of the steps that it is held by when it left memory: whoever opens the store says it again, without having
+    /// to read its log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) held: Vec<String>,
 }
 
 /// Why a run is parked.

@@ -14,6 +14,7 @@ use crate::{
     contract::WorkflowMeta,
     entry::RunStarted,
     error::{Error, Kind},
+    head::Aside,
     id::{RunId, Seq},
     store::{Durability, RunRecord, StoreError},
     worker::{Code, Shared, Timers},
@@ -124,6 +125,7 @@ impl Runtime {
     async fn resume_all(&self) -> Result<(), Error> {
         let shared = self.shared();
         let mut after: Option<RunId> = None;
+        let (mut waiting, mut going_on) = (0u64, 0u64);
         loop {
             let from = after.clone();
             let page = shared.read(move |store| store.runs(Some(true), from.as_ref(), LIST_PAGE)).await?;
@@ -138,13 +140,22 @@ impl Runtime {
                             && wait.code == shared.code_digest
                             && wait.due.is_none_or(|due| due > now) =>
                     {
+                        waiting += 1;
+                        let held = record.aside.as_ref().map(|aside| Aside::read(Some(aside)).held).unwrap_or_default();
+                        for words in held {
+                            tracing::info_span!("run", %id).in_scope(|| tracing::warn!("{words}"));
+                        }
                         shared.fall_asleep(&id, (None, wait.due), Vec::new());
                     }
-                    _ => shared.adopt(id, &record, false),
+                    _ => {
+                        going_on += 1;
+                        shared.adopt(id, &record, false);
+                    }
                 }
             }
         }
         shared.resumed.store(true, Ordering::Release);
+        tracing::info!(waiting, going_on, "the store is open: its unfinished runs wait, or go on now");
         Ok(())
     }
 

@@ -219,6 +219,7 @@ impl Shared {
                 }
             }
         };
+        cell.found.store(!self.resumed.load(Ordering::Acquire), Ordering::Relaxed);
         cell.durable.send_replace((record.head.generation, Seq(u64::from(fresh))));
         let aside = Aside::read(record.aside.as_ref());
         let beginning = match (fresh, record.wait) {
@@ -454,6 +455,8 @@ pub(crate) struct RunCell {
     pub(crate) not_cancelled: AtomicBool,
     /// It has no task: it is here for those who follow it. Changed only under the lock of all runs.
     asleep: AtomicBool,
+    /// It was there when the store was opened, and has not begun since.
+    found: AtomicBool,
     /// It is in the queue for a slot.
     wants_slot: AtomicBool,
     /// It was woken because a slot is free.
@@ -495,6 +498,7 @@ impl RunCell {
             durable: watch::Sender::default(),
             not_cancelled: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            found: AtomicBool::new(false),
             wants_slot: AtomicBool::new(false),
             offered: AtomicBool::new(false),
             fired: AtomicBool::new(false),

@@ -4,7 +4,7 @@
 use durable::{Answer, Answered, Code, Hold, Question, Reply, Resolution, Resolved, Runtime, StatusKind};
 use serde_json::json;
 
-use crate::bench::{Backend, Bench, Outside, doubtful, once, refused, secs, until};
+use crate::bench::{Backend, Bench, Outside, act, doubtful, once, refused, secs, until};
 
 /// Hands a doubt to the code.
 #[durable::effect(at_most_once, in_doubt = error)]
@@ -29,6 +29,20 @@ async fn wires(how: String) -> durable::Result<String> {
             Ok(cents) => format!("wired {cents}"),
             Err(failure) => format!("not known: {}", failure.fault().is_some()),
         },
+        "shielded" => {
+            durable::shield(async {
+                match once_or_error("wire").await {
+                    Ok(cents) => format!("wired {cents}"),
+                    Err(_) => format!("not known, and then {}", act("look").await.is_ok()),
+                }
+            })
+            .await
+        }
+        "and more" => {
+            let cents = doubtful("wire").await?;
+            act("more").await?;
+            format!("wired {cents}")
+        }
         _ => format!("wired {}", doubtful("wire").await?),
     })
 }
@@ -51,8 +65,12 @@ async fn killed(how: &str) -> Bench {
 }
 
 async fn held() -> Bench {
+    held_as("doubtful").await
+}
+
+async fn held_as(how: &str) -> Bench {
     let bench = Bench::on(Backend::Sled).await;
-    bench.runtime.start("run", wires("doubtful".into())).await.unwrap();
+    bench.runtime.start("run", wires(how.into())).await.unwrap();
     bench.until("run", "held").await;
     bench
 }
@@ -234,4 +252,45 @@ async fn after_answers_that_do_not_fit_the_question_is_open_and_says_so() {
     }
     assert_eq!(bench.runtime.answer(&token, Reply::granted(&5)).await.unwrap(), Answered::Taken);
     assert_eq!(bench.end("run").await, json!({ "Ok": "granted 5" }));
+}
+
+/// Leaves a word, if there is one, and then a cancel, while no process has the run.
+async fn cancelled_meanwhile(bench: Bench, word: Option<Resolution>) -> Bench {
+    bench
+        .observed(async |observer| {
+            if let Some(word) = word {
+                keep(observer, &hold(observer).await, word).await;
+            }
+            let cancel = observer.cancel("run", "not wanted").by("ann").await;
+            refused(cancel, Code::NotCancelledYet);
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_was_left_comes_before_all_that_the_run_could_do() {
+    // What was said of the step before is recorded all the same, and the code hears of it; it asks for nothing new.
+    let bench = held_as("and more").await;
+    let bench = cancelled_meanwhile(bench, Some(Resolution::succeeded(9))).await;
+    bench.until("run", "cancelled").await;
+    assert_eq!(bench.outside.count("more"), 0);
+    let names = bench.names("run").await;
+    let [asked, resolved] =
+        ["run.cancel_requested", "effect.resolved"].map(|name| names.iter().position(|n| *n == name));
+    assert!(asked.is_some() && asked < resolved, "{names:?}");
+
+    // Code that only returns then has completed, and its log says that it was to be cancelled.
+    let bench = cancelled_meanwhile(held_as("doubtful").await, Some(Resolution::succeeded(9))).await;
+    assert_eq!(bench.end("run").await, json!({ "Ok": "wired 9" }));
+    let asked = bench.entries("run", "run.cancel_requested").await;
+    assert_eq!((asked.len(), asked[0].get("by")), (1, Some(&json!("ann"))));
+
+    // The code does not hear of a doubt as an error any more, unless a shield encloses it.
+    let bench = cancelled_meanwhile(killed("error").await, None).await;
+    bench.until("run", "cancelled").await;
+    let bench = cancelled_meanwhile(killed("shielded").await, None).await;
+    bench.until("run", "completed").await;
+    assert_eq!(bench.end("run").await, json!({ "Ok": "not known, and then true" }));
+    assert_eq!(bench.entries("run", "run.cancel_requested").await.len(), 1);
+    bench.sound().await;
 }

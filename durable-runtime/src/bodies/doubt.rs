@@ -60,27 +60,45 @@ impl Life {
     pub(super) fn in_doubt(&mut self, step: StepNo, attempt: Attempt, reason: &str) {
         if self.append(Kind::EffectInDoubt { step, attempt, reason: reason.into() }) {
             self.doubted(step, attempt, reason);
-            if !self.settling.contains_key(&step) && !self.is_spoken_of(step, attempt) {
-                self.tell_held(step, attempt);
-            }
+            self.tell_held(step, attempt);
         }
     }
 
     /// A step waits for a person from now on, if it does: said once, where the program says such things.
-    fn tell_held(&self, step: StepNo, attempt: Attempt) {
-        let Some(Step { what: What::Effect(effect), state: StepState::InDoubt(n, reason, _), closed: false, .. }) =
+    pub(super) fn tell_held(&self, step: StepNo, attempt: Attempt) {
+        if let Some(Step { what: What::Effect(effect), state: StepState::InDoubt(n, ..), .. }) =
+            self.state().steps.get(&step)
+            && *n == attempt
+            && let Some(words) = self.held_by(step)
+        {
+            tracing::warn!(%step, path = %effect.called.path(), %attempt, "{words}");
+        }
+    }
+
+    /// What is to be said of each step that waits for a person.
+    pub(crate) fn held(&self) -> Vec<String> {
+        self.state().steps.keys().filter_map(|step| self.held_by(*step)).collect()
+    }
+
+    fn held_by(&self, step: StepNo) -> Option<String> {
+        let Some(Step { state: StepState::InDoubt(attempt, reason, _), closed: false, undo, .. }) =
             self.state().steps.get(&step)
         else {
-            return;
+            return None;
         };
-        if *n == attempt && self.is_wanted(step) {
-            let (run, path) = (&self.setting.run, effect.called.path());
-            tracing::warn!(
-                %step, %path, %attempt,
-                "held, as nobody knows what it did: {reason}; find out, and say so by Runtime::resolve or \
-                 `durable resolve {run} {step} {attempt} ..`"
-            );
+        let goes_on = self.settling.get(&step).is_some_and(Settle::is_under_way) || self.is_spoken_of(step, *attempt);
+        if !self.is_wanted(step) || goes_on {
+            return None;
         }
+        let why = match undo {
+            // It may well be known that it failed.
+            Some(_) => "what it was to undo may still stand",
+            None => "nobody knows what it did",
+        };
+        let run = &self.setting.run;
+        Some(format!(
+            "held, as {why}: {reason}; find out, and say so by Runtime::resolve or `durable resolve {run} {step} {attempt} ..`"
+        ))
     }
 
     /// What the effect's attribute says about a doubt.
@@ -177,7 +195,7 @@ impl Life {
                     let wait = 1_000u64.saturating_mul(1 << settle.tries.min(20)).min(RECONCILE_WAIT_MAX_MS);
                     settle.asks = settle.tries < RECONCILE_TRIES_MAX;
                     settle.due = if settle.asks { now.monotonic.saturating_add(wait) } else { Millis::MAX };
-                    if !settle.asks && settle.again.is_none() {
+                    if !settle.asks {
                         self.tell_held(step, attempt);
                     }
                 }

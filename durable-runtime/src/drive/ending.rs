@@ -37,7 +37,10 @@ impl Life {
 
     /// Takes a cancel: from here on nothing is asked outside of shields but what undoes.
     pub(super) fn cancel(&mut self, reason: &str, by: &str) {
-        if self.state().ending.is_some() {
+        if let Some(ending) = &self.state().ending {
+            if !matches!(ending, End::Cancelled { .. }) {
+                tell_too_late(reason, by);
+            }
             return;
         }
         if !self.has_code() {
@@ -190,6 +193,13 @@ impl Life {
             return;
         }
         let at = self.state().last_at;
+        if matches!(end, End::Completed { .. } | End::Failed { .. }) {
+            for message in self.mailbox.facts() {
+                if let Message::Cancel { reason, by, parent: None } = message {
+                    tell_too_late(reason, by);
+                }
+            }
+        }
         let Some(started) = self.started.clone() else { return };
         let (how, for_parent) = match end {
             End::Completed { value } => (HowEnded::Completed, ChildEnd::Completed { value }),
@@ -406,4 +416,9 @@ impl Started {
             parent: started.parent.as_ref().map(|parent| (&*parent.run).into()),
         }
     }
+}
+
+/// Whoever asked for it while no process had the run has nobody else to hear it from.
+fn tell_too_late(reason: &str, by: &str) {
+    tracing::warn!(by, reason, "a request to cancel the run came too late: its code has returned, and that is its end");
 }

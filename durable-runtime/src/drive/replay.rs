@@ -19,11 +19,20 @@ impl Life {
     /// from the log alone, and there is nothing that it may do but end.
     pub(crate) fn replay(&mut self, now: Now, lookup: Option<Lookup<'_>>) -> Opened {
         self.now = now;
-        let opened = if self.setting.again {
+        // What the code says while it is replayed it has said before; what is found at the end of the log is new.
+        let replayed = if self.setting.again {
             let quiet = tracing::subscriber::NoSubscriber::default();
-            tracing::subscriber::with_default(quiet, || self.replay_all(lookup))
+            tracing::subscriber::with_default(quiet, || self.replay_recorded(lookup))
         } else {
-            self.replay_all(lookup)
+            self.replay_recorded(lookup)
+        };
+        let opened = match replayed {
+            Ok(_) if self.is_over() => Opened::Ended,
+            Ok(over) => {
+                self.replayed(over);
+                self.stop.take().map_or(Opened::Live, Opened::Stopped)
+            }
+            Err(opened) => opened,
         };
         if !matches!(opened, Opened::Live) {
             self.drop_code();
@@ -31,11 +40,12 @@ impl Life {
         opened
     }
 
-    fn replay_all(&mut self, lookup: Option<Lookup<'_>>) -> Opened {
+    /// Up to the end of the log; how the code came to its end, if it did.
+    fn replay_recorded(&mut self, lookup: Option<Lookup<'_>>) -> Result<Option<Over>, Opened> {
         match self.begin(lookup) {
             Ok(None) => {}
-            Ok(Some(opened)) => return opened,
-            Err(stop) => return Opened::Stopped(stop),
+            Ok(Some(opened)) => return Err(opened),
+            Err(stop) => return Err(Opened::Stopped(stop)),
         }
         let mut over = None;
         loop {
@@ -44,14 +54,14 @@ impl Life {
                 if let Some(stop) = self.core_mut().stop.take()
                     && let Err(stop) = self.ends_anyway(stop)
                 {
-                    return Opened::Stopped(stop);
+                    return Err(Opened::Stopped(stop));
                 }
             }
             let more = match self.next_recorded(over.is_some()) {
                 Ok(more) => more,
                 Err(stop) => match self.ends_anyway(stop) {
                     Ok(()) => true,
-                    Err(stop) => return Opened::Stopped(stop),
+                    Err(stop) => return Err(Opened::Stopped(stop)),
                 },
             };
             if self.core().over {
@@ -59,16 +69,8 @@ impl Life {
                 over = None;
             }
             if !more {
-                break;
+                return Ok(over);
             }
-        }
-        if self.is_over() {
-            return Opened::Ended;
-        }
-        self.replayed(over);
-        match self.stop.take() {
-            Some(stop) => Opened::Stopped(stop),
-            None => Opened::Live,
         }
     }
 
@@ -181,8 +183,20 @@ impl Life {
         self.log = Log::new(self.setting.run.clone(), self.setting.generation, self.setting.epoch, len);
         self.arm();
         self.polled(over);
+        self.cancel_before_going_on();
         if self.stop.is_none() {
             self.take_over();
+        }
+    }
+
+    /// A cancel that was durable before this life began comes before all that the code could be given now: whoever asked for it
+    /// while nothing ran would otherwise find the run a step further, or completed.
+    fn cancel_before_going_on(&mut self) {
+        while self.has_code()
+            && self.state().cancel.is_none()
+            && let Some((row, message)) = self.mailbox.next_cancel()
+        {
+            self.fact(row, message);
         }
     }
 }

@@ -69,6 +69,7 @@ fn setting(slots: bool, effects: Effects) -> Setting {
         settles: |_| None,
         code: 9,
         after_crash: false,
+        found: false,
         again: true,
     }
 }

@@ -95,7 +95,8 @@ impl Runtime {
     ///
     /// A cancelled run asks for nothing new outside of a `durable::shield`; bodies of effects that others could notice come to their end
     /// first ([`crate::Builder::cancel_grace`]), so do the runs that it has spawned, and what it registered with `durable::undo` is called.
-    /// A run that is parked or waits for code is cancelled too, without its code.
+    /// A run that is parked or waits for code is cancelled too, without its code. A step in doubt is not waited for: it is left so, and
+    /// nobody is asked about it any more.
     ///
     /// # Errors
     ///

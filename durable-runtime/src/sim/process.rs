@@ -481,6 +481,7 @@ impl World {
             settles: settle_ms,
             code: self.processes[p].code(),
             after_crash,
+            found: false,
             again: true,
         }
     }

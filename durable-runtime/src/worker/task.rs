@@ -327,6 +327,7 @@ impl RunTask {
             settles: settle_ms_of,
             code: self.shared.code_digest,
             after_crash: beginning == Beginning::AfterCrash,
+            found: self.cell.found.swap(false, Ordering::Relaxed),
             again: !fresh,
         };
         let with_code = beginning != Beginning::WithoutCode;
@@ -537,6 +538,11 @@ impl RunTask {
             at.inspect(|at| self.shared.timers.unset(on_wall, *at, &self.cell.id));
         }
         // Before anybody can claim it again: the table of runs is locked until then.
+        let held = life.held();
+        if !held.is_empty() {
+            let (run, value) = (self.cell.id.clone(), Aside { held, ..self.aside.clone() }.bytes());
+            self.shared.store.submit(Write::Aside { run, value }, Box::new(|_| {}));
+        }
         let (run, epoch) = (self.cell.id.clone(), life.setting.epoch);
         self.shared.store.submit(Write::Release { run, epoch, wait: Some(wait) }, Box::new(|_| {}));
         self.shared.fall_asleep(&self.cell.id, life.due(), life.elapsing());
