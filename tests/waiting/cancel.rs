@@ -5,10 +5,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use durable::{Code, Question, Reply, Status};
+use durable::{Code, Question, Reply, Status, StatusKind};
 use serde_json::json;
 
-use crate::bench::{BOTH, Backend, Bench, act, in_time, refused, secs, stubborn, until, yielding};
+use crate::bench::{BOTH, Backend, Bench, act, in_time, refused, revert, secs, stubborn, until, yielding};
 
 fn cancelled(reason: &str) -> Status {
     Status::Cancelled { reason: reason.into() }
@@ -251,5 +251,47 @@ async fn a_run_that_waits_for_nothing_but_a_cancel_says_so_and_hears_of_it() {
         let cancel = bench.runtime.cancel("run", "now").into_future();
         in_time("the cancel", cancel).await.unwrap();
         assert_eq!(bench.outside.done(), ["it was cancelled"]);
+    }
+}
+
+#[durable::workflow]
+async fn books() -> durable::Result<u64> {
+    durable::undo(revert("desk")).await;
+    act("desk").await?;
+    Ok(durable::signal("confirm").await)
+}
+
+/// Asks, and has a child.
+#[durable::workflow]
+async fn plans() -> durable::Result<u64> {
+    let child = durable::spawn(books()).id("booking").await;
+    let granted = durable::ask::<u64>("spend it?").await.granted().unwrap_or_default();
+    Ok(granted + child.await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_child_is_held_while_both_are_cancelled_awaits_no_answer() {
+    for backend in BOTH {
+        let bench = Bench::forgetful(backend).await;
+        bench.outside.breaks("desk", true);
+        bench.runtime.start("run", plans()).await.unwrap();
+        bench.outside.until_done("desk").await;
+        let token = bench.token("run").await;
+        let runtime = bench.runtime.clone();
+        let cancel = tokio::spawn(async move { runtime.cancel("run", "stop").await });
+        bench.until("booking", "held").await;
+        for _ in 0..3 {
+            bench.until_away("run").await;
+            assert_eq!(bench.status("run").await, Status::Cancelling { settling_until: None });
+            bench.until_away("run").await;
+            let listed =
+                bench.runtime.runs(durable::Filter::unfinished().status(StatusKind::Cancelling)).await.unwrap();
+            assert_eq!(listed.iter().map(|run| run.id.as_str()).collect::<Vec<_>>(), ["run"]);
+        }
+        refused(bench.runtime.answer(&token, Reply::granted(&5)).await, Code::QuestionClosed);
+        bench.outside.breaks("desk", false);
+        let hold = bench.runtime.holds().await.unwrap().remove(0);
+        bench.runtime.resolve(&hold.run, hold.step, hold.attempt, durable::Resolution::run_again()).await.unwrap();
+        assert_eq!(in_time("the cancel", cancel).await.unwrap().unwrap(), cancelled("stop"));
     }
 }

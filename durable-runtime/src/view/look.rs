@@ -212,16 +212,19 @@ fn status(state: &RunState, life: Option<&Life>, look: &Look, waits: Waits) -> S
         return status_of_end(end);
     }
     let over = state.ending.is_some() || state.cancel.is_some();
-    if life.is_none() && waits.needs_process(over, !look.holds.is_empty() || !look.questions.is_empty()) {
+    // Of a cancelled run only its code knows what a shield keeps open: nobody is sent to what may be open no more.
+    let person = !look.unsure;
+    let (held, asks) = (person && !look.holds.is_empty(), person && !look.questions.is_empty());
+    if life.is_none() && waits.needs_process(over, held || asks) {
         return Status::Interrupted;
     }
     if waits.running && !over {
         return Status::Running;
     }
-    if !waits.running && look.reconciling.is_empty() && !look.holds.is_empty() {
+    if !waits.running && look.reconciling.is_empty() && held {
         return Status::Held { steps: look.holds.iter().map(|hold| hold.step).collect() };
     }
-    if !waits.running && !look.questions.is_empty() && look.reconciling.is_empty() {
+    if !waits.running && asks && look.reconciling.is_empty() {
         return Status::AwaitingAnswer {
             tokens: look.questions.iter().map(|ask| ask.question.token.clone()).collect(),
         };
