@@ -139,6 +139,12 @@ impl VisitMut for Steps<'_> {
     fn visit_pat_mut(&mut self, _: &mut Pat) {}
 
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        // A branch, which is what an `async` block here becomes, fits no such call: that would be a second error.
+        if let Some(error) = forbidden_call(expr).filter(|_| has_async(&expr.to_token_stream())) {
+            *expr =
+                Expr::Verbatim(self.refuse(error, &MacroDelimiter::Paren(token::Paren::default())).into_token_stream());
+            return;
+        }
         match expr {
             Expr::Await(written) => *expr = Expr::Verbatim(self.step(written)),
             Expr::Async(written) => {

@@ -91,7 +91,8 @@ impl<T: ?Sized> Deref for Lent<T> {
 #[diagnostic::on_unimplemented(
     message = "`&{Self}` cannot be a recorded parameter",
     label = "the log must be able to write this and read it back",
-    note = "a borrowed parameter is lent from the engine's own copy, so its type must be `Clone`, `Serialize`, `DeserializeOwned`, `Send` and `Sync`; add `#[derive(Clone, serde::Serialize, serde::Deserialize)]`"
+    note = "a borrowed parameter is lent from the engine's own copy, so its type must be `Clone`, `Serialize`, `DeserializeOwned`, `Send` and `Sync`; add `#[derive(Clone, serde::Serialize, serde::Deserialize)]`",
+    note = "a client, a pool, or what else each process makes anew is no argument: write `#[resource]` before the parameter of an effect, and give it to `Runtime::builder().resource(..)`"
 )]
 pub trait Lend {
     /// Adds the value to a call's arguments.
