@@ -119,17 +119,19 @@ async fn carry_out(
             Ok(Done { note: before.then(|| WAS_THERE.to_owned()), ..Done::default() })
         }
         Request::Questions => {
-            for question in left::open_questions(runtime).await? {
+            let (open, answered) = left::open_questions(runtime).await?;
+            for question in open {
                 out.say(Answer::Question((&question).into())).await?;
             }
-            Ok(Done::default())
+            Ok(Done { left: names(answered), ..Done::default() })
         }
         Request::Answer { token, reply, by } => people::answer(runtime, &token, reply, by).await,
         Request::Holds => {
-            for hold in left::open_holds(runtime).await? {
+            let (open, spoken) = left::open_holds(runtime).await?;
+            for hold in open {
                 out.say(Answer::Hold((&hold).into())).await?;
             }
-            Ok(Done::default())
+            Ok(Done { left: names(spoken), ..Done::default() })
         }
         Request::Resolve { run, step, attempt, verdict, by } => {
             people::resolve(runtime, &run, (StepNo(step), Attempt(attempt)), verdict, by).await
@@ -150,6 +152,10 @@ async fn carry_out(
             Ok(Done::default())
         }
     }
+}
+
+fn names(runs: impl IntoIterator<Item = RunId>) -> Vec<String> {
+    runs.into_iter().map(|run| run.as_str().to_owned()).collect()
 }
 
 async fn export_run(runtime: &Runtime, run: &str, readable: bool, out: &Out) -> Result<Done, Stop> {
@@ -175,7 +181,11 @@ async fn export_run(runtime: &Runtime, run: &str, readable: bool, out: &Out) -> 
         out.say(Answer::Line(line)).await?;
     }
     match write.await {
-        Ok(Ok(())) => Ok(Done { run: Some(id.as_str().to_owned()), ..Done::default() }),
+        Ok(Ok(())) => {
+            let of = id.clone();
+            let children = shared.read(move |store| list::open_children(store, &of)).await?;
+            Ok(Done { run: Some(id.as_str().to_owned()), children: names(children), ..Done::default() })
+        }
         Ok(Err((_, seq, error))) => {
             let place = shared.store.about().place.clone();
             let what = format!("{error}; a damaged run is not exported").into();
@@ -217,7 +227,9 @@ async fn import_run(runtime: &Runtime, unfinished: bool, mut lines: mpsc::Receiv
         // It goes on here, now, whatever it waited for in the other store.
         shared.adopt(id.clone(), &record, false);
     }
-    Ok(Done { run: Some(id.as_str().to_owned()), ..Done::default() })
+    let of = id.clone();
+    let children = shared.read(move |store| list::missing_children(store, &of)).await?;
+    Ok(Done { run: Some(id.as_str().to_owned()), children: names(children), ..Done::default() })
 }
 
 /// Whether an exported run may be put into a store: it must be whole, and be going on nowhere else.

@@ -61,6 +61,8 @@ fn a_purge_says_what_it_deletes_and_deletes_ended_runs_only() {
         let said = bench.durable(["purge"]).exits(2);
         assert!(said.err.contains("--yes"), "{said:?}");
         bench.durable(["purge", "--status", "held", "--yes"]).exits(2);
+        let said = bench.durable(["purge", "--status", "ended", "--dry-run"]).ok();
+        assert!(said.out.contains("6 runs would be deleted"), "as runs takes it: {said:?}");
         assert_eq!(runs(&bench).len(), 7, "nothing was deleted so far");
 
         let said = bench.durable(["--json", "purge", "--status", "failed", "--yes"]).ok().json();
@@ -193,7 +195,7 @@ fn a_doctor_finds_each_planted_damage_and_says_what_to_do() {
         tamper(&bench.store(), "done 3", change);
         for held in BOTH {
             if held {
-                bench.hold();
+                bench.hold_as_it_is();
             }
             let said = bench.durable(["--json", "doctor"]).exits(1).json();
             let findings = said["findings"].as_array().unwrap();

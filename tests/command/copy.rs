@@ -60,7 +60,12 @@ fn a_run_survives_the_way_through_a_file_byte_for_byte() {
             }
             let flag = if ended { &[][..] } else { &["--unfinished"] };
             let said = other.durable(["--json", "import", word].iter().chain(flag)).ok().json();
-            assert_eq!(said, json!({ "run": id, "imported": true }));
+            assert_eq!((&said["run"], &said["imported"]), (&json!(id), &json!(true)));
+            assert_eq!(
+                said.get("missing"),
+                (*id == "parent").then_some(&json!(["child"])),
+                "it comes after its parent"
+            );
             other.durable(["import", word].iter().chain(flag)).exits(1);
         }
         for (id, export) in ALL.iter().zip(&before) {
@@ -253,4 +258,62 @@ fn a_child_that_was_given_no_id_is_its_parents_in_another_store_too() {
     other.durable(["signal", child, "steer", "7"]).ok();
     assert_eq!(other.end_of("parent")["outcome"], json!({ "Ok": 7 }));
     other.durable(["doctor"]).ok();
+}
+
+#[test]
+fn a_run_that_is_imported_without_its_child_says_which_one_and_what_to_do() {
+    for held in BOTH {
+        let bench = Bench::new(async |runtime| {
+            runtime.start("parent", parents("child/1".into())).await.unwrap();
+            until_state(runtime, "parent", "awaiting child").await;
+            until_state(runtime, "child/1", "awaiting signal").await;
+        });
+        let file = |name: &str| bench.file(name).to_str().unwrap().to_owned();
+        let said = bench.durable(["export", "parent", "-o", &file("parent")]).ok();
+        assert!(
+            said.err.contains("waits for its child child/1") && said.err.contains("durable export child/1"),
+            "{said:?}"
+        );
+        let said = bench.durable(["export", "parent"]).ok();
+        assert!(said.err.contains("durable export child/1"), "{said:?}");
+        assert_eq!(bench.durable(["export", "child/1", "-o", &file("child")]).ok().err, "");
+
+        let other = Bench::held(held, async |_| {});
+        let said = other.durable(["import", &file("parent"), "--unfinished"]).ok().out;
+        for command in ["durable export child/1 -o child-1.jsonl", "durable import child-1.jsonl --unfinished"] {
+            assert!(said.contains(command), "{said}");
+        }
+        other.until_state("parent", "awaiting child");
+        let row = other.durable(["--json", "runs"]).ok().lines().remove(0);
+        assert!(row["next"].as_str().unwrap().contains("import the run child/1 too"), "{row}");
+        let shown = other.durable(["show", "parent"]).ok().out;
+        assert!(
+            shown.contains("not in this store") && shown.contains("next: it waits for its child child/1"),
+            "{shown}"
+        );
+        let found = other.durable(["--json", "doctor"]).exits(1).json()["findings"][0].clone();
+        assert!(found["next"].as_str().unwrap().contains("import that one too"), "{found}");
+        assert!(found["next"].as_str().unwrap().contains("durable cancel parent"), "{found}");
+        assert!(!found.to_string().contains("fault of the library"), "{found}");
+
+        let said = other.durable(["--json", "import", &file("child"), "--unfinished"]).ok().json();
+        assert_eq!(said, json!({ "run": "child/1", "imported": true }));
+        other.durable(["doctor"]).ok();
+        assert!(!other.durable(["show", "parent"]).ok().out.contains("import"));
+        other.durable(["signal", "child/1", "steer", "7"]).ok();
+        assert_eq!(other.end_of("parent")["outcome"], json!({ "Ok": 7 }));
+        assert_eq!(other.durable(["export", "parent"]).ok().err, "", "it waits for nobody any more");
+    }
+}
+
+#[test]
+fn an_export_to_a_dash_is_on_standard_output() {
+    let bench = Bench::new(async |runtime| {
+        runtime.start("done", refunds("ORD-1".into(), 120)).await.unwrap();
+        until_terminal(runtime, "done").await;
+    });
+    let plain = bench.durable(["export", "done"]).ok().out;
+    let said = run(bench.command(["export", "done", "-o", "-"]).current_dir(bench.dir.path())).ok();
+    assert_eq!(said.out, plain);
+    assert!(!bench.file("-").exists());
 }

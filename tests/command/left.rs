@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     bench::{Bench, until, until_async, until_state},
     holder::Holder,
-    work::{approves, asks_soon, listens, parents, sleeps, wires, wires_behind},
+    work::{approves, asks_soon, counts_to, listens, parents, sleeps, wires, wires_behind},
 };
 
 fn run_row(bench: &Bench, run: &str) -> Json {
@@ -50,14 +50,19 @@ fn a_kept_answer_is_shown_and_its_question_asks_nobody_any_more() {
     goes_on_with(&bench, "one", &["the answer to ask[0]: 880 by ann"]);
     let (state, detail) = step(&bench, "one", 0);
     assert_eq!(state, "answered");
-    assert!(detail.contains("880 by ann") && detail.contains("opens the store"), "{detail}");
+    assert!(detail.contains("880 by ann; taken, if it fits, when") && detail.contains("opens the store"), "{detail}");
     assert!(!bench.durable(["show", "one"]).ok().out.contains("durable answer"));
     assert_eq!(bench.durable(["--json", "show", "one"]).ok().json()["questions"], json!([]));
     let open = bench.durable(["--json", "ask"]).ok().lines();
     assert_eq!(open.iter().map(|open| &open["run"]).collect::<Vec<_>>(), ["two"]);
     bench.durable(["answer", "two:0:ask@0", "--refuse", "too little", "--by", "tester"]).ok();
     goes_on_with(&bench, "two", &["the answer to ask[0]: refused by tester: too little"]);
-    assert!(bench.durable(["ask"]).ok().err.contains("no question is open"));
+    let asked = bench.durable(["ask"]).ok().err;
+    assert!(asked.contains("no question is open"), "{asked}");
+    for run in ["one", "two"] {
+        let told = format!("run {run} has an answer that waits for a process, and may be given another one");
+        assert!(asked.contains(&told) && asked.contains(&format!("durable show {run}")), "{asked}");
+    }
 
     assert_eq!(bench.end_of("one")["outcome"], "granted 880");
     assert_eq!(bench.end_of("two")["outcome"], "refused: too little");
@@ -74,7 +79,8 @@ fn a_kept_word_on_a_step_in_doubt_is_shown_and_the_step_is_no_hold_any_more() {
     bench.durable(["resolve", "first", "0", "1", "--succeeded", "499", "--by", "ann"]).ok();
     goes_on_with(&bench, "first", &["the word of ann on step 0, attempt 1: succeeded with 499"]);
     assert_eq!(step(&bench, "first", 0).0, "resolved");
-    assert!(bench.durable(["holds"]).ok().err.contains("no step in doubt"));
+    let holds = bench.durable(["holds"]).ok().err;
+    assert!(holds.contains("no step in doubt") && holds.contains("run first has a word on a step in doubt"), "{holds}");
     assert_eq!(bench.durable(["--json", "show", "first"]).ok().json()["holds"], json!([]));
     assert_eq!(bench.durable(["--json", "runs", "--status", "held"]).ok().lines(), [json!(null); 0]);
     assert_eq!(bench.end_of("first")["outcome"], json!({ "Ok": 499 }));
@@ -96,6 +102,8 @@ fn a_kept_cancel_is_shown_and_what_comes_after_it_is_told() {
         assert!(again.out.contains("is to be cancelled already, by ann: not wanted"), "{again:?}");
         goes_on_with(&bench, run, &["the request of ann to cancel it: not wanted"]);
     }
+    let shown = bench.durable(["show", "asking"]).ok().out;
+    assert!(!shown.contains("durable answer") && shown.contains("next: open the store"), "nobody need answer: {shown}");
     let said = bench.durable(["answer", "asking:0:ask@0", "--grant", "900", "--by", "ann"]).ok();
     assert!(said.out.contains("is to be cancelled, by ann: not wanted"), "{said:?}");
     for run in ["asking", "asleep"] {
@@ -199,11 +207,27 @@ fn what_was_of_no_use_is_told_where_it_is_asked_for_again() {
             .await;
         }
     });
-    for list in ["ask", "holds"] {
-        let shown = bench.durable([list]).ok().out;
+    for list in [&["ask"][..], &["holds"], &["show", "one"], &["show", "first"]] {
+        let shown = bench.durable(list).ok().out;
         assert!(shown.contains("1 set aside, the last because: ") && shown.contains("u64"), "{shown}");
     }
     bench.durable(["resolve", "first", "0", "1", "--succeeded", "\"more\""]).ok();
     bench.durable(["resolve", "first", "0", "1", "--succeeded", "499"]).ok();
     assert_eq!(bench.end_of("first")["outcome"], json!({ "Ok": 499 }));
+}
+
+#[test]
+fn a_message_that_was_set_aside_is_in_show_also_when_its_step_is_done() {
+    let mut bench = Bench::new(async |runtime| {
+        runtime.start("counting", counts_to()).await.unwrap();
+        until_state(runtime, "counting", "awaiting signal").await;
+    });
+    bench.durable(["signal", "counting", "to", "\"three\""]).ok();
+    bench.hold();
+    let aside = "1 set aside, the last because: ";
+    bench.shown("counting", |shown| shown["steps"][0]["set_aside"].as_str().is_some_and(|said| said.contains(aside)));
+    assert!(bench.durable(["show", "counting"]).ok().out.contains(aside));
+    bench.durable(["signal", "counting", "to", "3"]).ok();
+    assert_eq!(bench.end_of("counting")["outcome"], 3);
+    assert!(bench.durable(["show", "counting"]).ok().out.contains(aside));
 }

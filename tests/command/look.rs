@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     bench::{BOTH, Bench, until, until_state, until_terminal},
-    work::{approves, fails, listens, panics, parents, refunds, restarts, sleeps, wires},
+    work::{approves, fails, listens, panics, parents, plans, refunds, restarts, sleeps, tries, wires},
 };
 
 /// A run in every state that one can stay in.
@@ -56,6 +56,7 @@ fn runs_are_listed_with_what_they_wait_for_and_can_be_filtered() {
         assert_eq!(listed(&["--status", "held"]), ["held"]);
         assert_eq!(listed(&["--status", "held", "--status", "failed"]), ["failed", "held"]);
         assert_eq!(listed(&["--status", "awaiting-signal"]), ["listening"]);
+        assert_eq!(listed(&["--status", "awaiting"]), ["asking", "listening"]);
         assert_eq!(listed(&["--status", "ended"]), ["done", "failed"]);
         assert_eq!(listed(&["--status", "unfinished"]), ["asking", "asleep", "held", "listening", "sick"]);
         assert_eq!(listed(&["--workflow", "wires"]), ["held"]);
@@ -81,7 +82,8 @@ fn runs_are_listed_with_what_they_wait_for_and_can_be_filtered() {
         assert!(!said.out.contains('\x1b'));
         let said = bench.durable(["runs", "--limit", "2"]).ok();
         assert!(said.err.contains("2 of 7 runs"), "{said:?}");
-        bench.durable(["runs", "--status", "happy"]).exits(2);
+        let said = bench.durable(["runs", "--status", "happy"]).exits(2);
+        assert!(said.err.contains("and awaiting, unfinished, ended for several at once"), "{said:?}");
     }
 }
 
@@ -165,7 +167,12 @@ fn a_child_and_its_parent_are_shown_to_each_other_and_messages_wait_in_sight() {
         bench.until_state("parent", "awaiting child");
         bench.until_state("child", "awaiting signal");
         let parent = bench.durable(["--json", "show", "parent"]).ok().json();
-        assert_eq!(parent["children"], json!([{ "run": "child", "step": 0, "state": "awaiting signal" }]));
+        assert_eq!(
+            parent["children"],
+            json!([
+                { "run": "child", "step": 0, "state": "awaiting signal", "args": "{}", "open": true }
+            ])
+        );
         let child = bench.durable(["--json", "show", "child"]).ok().json();
         assert_eq!(child["parent"], "parent", "{child}");
         assert_eq!((&child["messages"][0]["name"], &child["messages"][0]["value"]), (&json!("other"), &json!(5)));
@@ -326,4 +333,59 @@ fn colours_are_only_for_those_who_see_them() {
     let quiet = crate::bench::run(bench.command(["show", "done"]).env("NO_COLOR", "1"));
     assert!(!quiet.ok().out.contains('\x1b'));
     until("the store is free again", || bench.durable(["runs"]).code == Some(0));
+}
+
+#[test]
+fn a_step_that_is_tried_again_says_what_its_last_attempt_failed_with() {
+    for held in BOTH {
+        let bench = Bench::held(held, async |runtime| {
+            runtime.start("trying", tries()).await.unwrap();
+            until_state(runtime, "trying", "retrying").await;
+        });
+        bench.shown("trying", |shown| {
+            let detail = shown["steps"][0]["detail"].as_str().unwrap_or_default();
+            detail.contains("again 2") && detail.contains("as attempt 1 failed: the bank is busy")
+        });
+    }
+}
+
+#[test]
+fn children_of_one_workflow_are_told_apart_by_their_arguments() {
+    let bench = Bench::new(async |runtime| {
+        runtime.start("parent", parents("child".into())).await.unwrap();
+        until_state(runtime, "parent", "awaiting child").await;
+        until_state(runtime, "child", "awaiting signal").await;
+    });
+    let child = bench.durable(["--json", "show", "parent"]).ok().json()["children"][0].clone();
+    assert_eq!((&child["args"], &child["open"]), (&json!("{}"), &json!(true)));
+}
+
+#[test]
+fn a_run_that_is_being_cancelled_sends_nobody_to_its_question_but_to_what_holds_it_up() {
+    let mut bench = Bench::new(async |runtime| {
+        runtime.start("plan", plans()).await.unwrap();
+        until_state(runtime, "plan", "awaiting answer").await;
+        until_state(runtime, "booking", "awaiting signal").await;
+    });
+    bench.durable(["cancel", "plan", "stop", "--by", "ann"]).ok();
+    let shown = bench.durable(["show", "plan"]).ok().out;
+    assert!(!shown.contains("durable answer"), "{shown}");
+    for again in [false, true] {
+        if again {
+            bench.kill();
+            until("the store is free", || bench.durable(["runs"]).code == Some(0));
+        }
+        bench.hold();
+        bench.until_state("booking", "held");
+        {
+            let shown = bench.shown("plan", |shown| shown["state"] == "cancelling");
+            assert_eq!(shown["detail"], "asked for by ann: stop");
+            let person = bench.durable(["show", "plan"]).ok().out;
+            assert!(!person.contains("durable answer"), "{person}");
+            assert!(person.contains("next: its child booking is held: durable show booking"), "{person}");
+            assert_eq!(bench.durable(["--json", "ask"]).ok().lines(), [json!(null); 0]);
+        }
+        let row = bench.durable(["--json", "runs", "--status", "cancelling"]).ok().lines();
+        assert_eq!(names(&row), ["plan"]);
+    }
 }

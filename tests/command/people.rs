@@ -25,6 +25,8 @@ fn a_signal_is_taken_once_however_often_it_is_sent_under_one_id() {
         let said = bench.durable(["signal", "listening", "steer", "{\"to\":[1,-2.5,\"x\"]}"]).ok();
         assert!(said.out.contains("listening") && said.out.contains("steer"), "{said:?}");
         assert_eq!(bench.end_of("listening"), json!({ "state": "completed", "outcome": { "to": [1, -2.5, "x"] } }));
+        // Every message without an id of its own would be the same.
+        bench.durable(["signal", "listening", "steer", "1", "--id", ""]).exits(2);
         // One that has ended takes nothing, and says so.
         let said = bench.durable(["--json", "signal", "listening", "steer", "1"]).exits(1);
         assert_eq!(said.error_code(), "DUR-0008");

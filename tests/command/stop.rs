@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     bench::{BOTH, Bench, until_state, until_terminal},
-    work::{listens, panics, refunds, sleeps, waits_for_file},
+    work::{listens, panics, refunds, sleeps, waits_for_file, wires},
 };
 
 #[test]
@@ -73,6 +73,25 @@ fn a_cancellation_of_a_run_that_nobody_goes_on_with_is_left_for_who_will() {
     let said = bench.durable(["cancel", "listening", "not wanted"]).ok();
     assert!(said.out.contains("the request stands") && said.out.contains("opens the store"), "{said:?}");
     assert_eq!(bench.end_of("listening")["state"], "cancelled");
+}
+
+#[test]
+fn a_cancellation_of_a_held_run_says_that_a_doubt_is_left() {
+    for held in BOTH {
+        let bench = Bench::held(held, async |runtime| {
+            runtime.start("first", wires(500)).await.unwrap();
+            runtime.start("second", wires(500)).await.unwrap();
+            until_state(runtime, "first", "held").await;
+            until_state(runtime, "second", "held").await;
+        });
+        let said = bench.durable(["cancel", "first", "enough"]).ok().out;
+        assert!(said.contains("step 0 (wire[0]): in doubt, and "), "{said}");
+        assert_eq!(said.contains("nobody will be asked about it any more"), held, "{said}");
+        let said = bench.durable(["--json", "cancel", "second", "enough"]).ok().json();
+        assert_eq!(said["in_doubt"], json!(["step 0 (wire[0])"]));
+        assert_eq!(bench.end_of("first")["state"], "cancelled");
+        assert_eq!(bench.end_of("second")["state"], "cancelled");
+    }
 }
 
 #[test]

@@ -57,6 +57,43 @@ pub(crate) async fn listens() -> Json {
 }
 
 #[durable::workflow]
+pub(crate) async fn counts_to() -> u64 {
+    durable::signal::<u64>("to").await
+}
+
+/// The provider is busy, and the next attempt far away.
+#[durable::effect(idempotent, retry(attempts = 5, first = "1h", max = "1h"))]
+pub(crate) async fn busy(what: &str) -> durable::Result<()> {
+    Err(durable::Failure::new(format!("{what} is busy")))
+}
+
+#[durable::workflow]
+pub(crate) async fn tries() -> durable::Result<()> {
+    busy("the bank").await
+}
+
+/// Cannot be undone.
+#[durable::effect(idempotent)]
+pub(crate) async fn unbook(what: &str) -> durable::Result<()> {
+    Err(durable::Failure::new(format!("{what} is closed")))
+}
+
+#[durable::workflow]
+pub(crate) async fn books() -> durable::Result<Json> {
+    durable::undo(unbook("the desk")).await;
+    Ok(durable::signal::<Json>("confirm").await)
+}
+
+/// Has a child and a question.
+#[durable::workflow]
+pub(crate) async fn plans() -> durable::Result<bool> {
+    let child = durable::spawn(books()).id("booking").await;
+    let granted = durable::ask::<u64>(Question::new("spend it?")).await.is_granted();
+    child.await?;
+    Ok(granted)
+}
+
+#[durable::workflow]
 pub(crate) async fn approves(order: String, cents: u64) -> String {
     let about = json!({ "order": order, "cents": cents });
     let question = Question::new(format!("refund {cents} cents?")).about(&about).by(["ann", "tester"]);

@@ -60,21 +60,29 @@ pub(super) async fn of(runtime: &Runtime, infos: &mut [RunInfo]) -> Result<BTree
     Ok(left)
 }
 
-/// The questions that somebody is to answer: those without an answer that only waits to be taken.
-pub(super) async fn open_questions(runtime: &Runtime) -> Result<Vec<OpenQuestion>, Error> {
+/// The questions that somebody is to answer: those without an answer that only waits to be taken. And the runs that have such a one: nobody
+/// knows yet whether it fits.
+pub(super) async fn open_questions(runtime: &Runtime) -> Result<(Vec<OpenQuestion>, BTreeSet<RunId>), Error> {
     let mut questions = runtime.questions().await?;
     let left = read(runtime, questions.iter().map(|question| question.run.clone()).collect()).await?;
     let now = crate::clock::system_time(runtime.shared().clock.wall());
+    let answered = |question: &&OpenQuestion| {
+        left.get(&question.run).is_some_and(|left| left.answers(&question.path).next().is_some())
+    };
+    let answered = questions.iter().filter(answered).map(|question| question.run.clone()).collect();
     questions.retain(|question| left.get(&question.run).is_none_or(|left| left.is_open(question, now)));
-    Ok(questions)
+    Ok((questions, answered))
 }
 
-/// The steps in doubt that somebody is to say something about.
-pub(super) async fn open_holds(runtime: &Runtime) -> Result<Vec<Hold>, Error> {
+/// The steps in doubt that somebody is to say something about. And the runs with one that somebody has spoken of: nobody knows yet whether
+/// that fits.
+pub(super) async fn open_holds(runtime: &Runtime) -> Result<(Vec<Hold>, BTreeSet<RunId>), Error> {
     let mut holds = runtime.holds().await?;
     let left = read(runtime, holds.iter().map(|hold| hold.run.clone()).collect()).await?;
-    holds.retain(|hold| left.get(&hold.run).is_none_or(|left| left.word_on(hold.step, hold.attempt).is_none()));
-    Ok(holds)
+    let is_open = |hold: &Hold| left.get(&hold.run).is_none_or(|left| left.word_on(hold.step, hold.attempt).is_none());
+    let spoken = holds.iter().filter(|hold| !is_open(hold)).map(|hold| hold.run.clone()).collect();
+    holds.retain(is_open);
+    Ok((holds, spoken))
 }
 
 /// Who has asked before that a run be cancelled, and why, if nobody has taken that yet.
@@ -149,6 +157,11 @@ impl Left {
         self.messages.iter().filter_map(in_words).chain(signals).collect()
     }
 
+    /// Whether it was asked that the run be cancelled.
+    pub(super) fn cancels(&self) -> bool {
+        self.messages.iter().any(|message| matches!(message, Message::Cancel { .. }))
+    }
+
     /// The last word that was left on an attempt in doubt, which corrects those before it.
     pub(super) fn word_on(&self, step: StepNo, attempt: Attempt) -> Option<&Message> {
         let is_it = |message: &&Message| matches!(message, Message::Resolve { step: s, attempt: a, .. } if (*s, *a) == (step, attempt));
@@ -177,6 +190,7 @@ impl Left {
         row: &mut StepRow,
     ) {
         const WHEN: &str = "taken when a process that has its code opens the store";
+        const IF_IT_FITS: &str = "taken, if it fits, when a process that has its code opens the store";
         let found = match (&step.state, step.kind) {
             (StepState::UnderWay, _) => {
                 let outcome = |m: &Message| matches!(m, Message::Outcome { step: s, .. } if *s == step.step);
@@ -190,10 +204,10 @@ impl Left {
             (StepState::InDoubt { .. }, _) => {
                 let word = |m: &&Message| matches!(m, Message::Resolve { step: s, .. } if *s == step.step);
                 let word = self.messages.iter().rfind(word).and_then(in_words);
-                word.map(|word| ("resolved", format!("{word}; {WHEN}")))
+                word.map(|word| ("resolved", format!("{word}; {IF_IT_FITS}")))
             }
             (StepState::Waiting, StepKind::Question) => match self.answers(&step.path).next() {
-                Some(reply) => Some(("answered", format!("{}; {WHEN}", said(reply)))),
+                Some(reply) => Some(("answered", format!("{}; {IF_IT_FITS}", said(reply)))),
                 None => {
                     let over = |question: &OpenQuestion| question.path == step.path && is_expired(question, now);
                     let over = self.gone && questions.iter().any(over);

@@ -1,6 +1,6 @@
 //! Runs in a list, and all about one of them.
 
-use std::time::SystemTime;
+use std::{collections::BTreeSet, time::SystemTime};
 
 use super::{
     Answer, Done, HoldRow, Out, PAGE_BYTES, QuestionRow, RunFilter, RunRow, Show, StepRow, Stop,
@@ -10,11 +10,13 @@ use super::{
 };
 use crate::{
     entry::{Entry, Kind, decode, next_frame},
+    fold::{StepState, What},
     id::{Generation, RunId, Seq},
+    mailbox::Message,
     runtime::{Filter, Runtime},
     store::{Store, StoreError},
     value::Value,
-    view::{RunInfo, StepKind, StepView},
+    view::{self, RunInfo, Status, StepKind, StepView, fold_log},
 };
 
 fn now(runtime: &Runtime) -> SystemTime {
@@ -50,9 +52,54 @@ pub(super) async fn runs(runtime: &Runtime, filter: RunFilter, out: &Out) -> Res
     let most = if filter.limit == 0 { total } else { filter.limit };
     for run in found.iter().take(most) {
         let left = left.get(&run.id).map(Left::words).unwrap_or_default();
-        out.say(Answer::Run(RunRow::new(run, left, runtime.shared().observing))).await?;
+        let mut row = RunRow::new(run, left, runtime.shared().observing);
+        if let Status::AwaitingChild { runs } = &run.status {
+            let runs = runs.clone();
+            let missing = runtime.shared().read(move |store| absent(store, runs)).await?;
+            row.status.next = missing.first().map(|child| import_too(child)).or(row.status.next);
+        }
+        out.say(Answer::Run(row)).await?;
     }
     Ok(Done { total: Some(total as u64), ..Done::default() })
+}
+
+/// Those of some runs that are not in the store.
+fn absent(store: &dyn Store, runs: Vec<RunId>) -> Result<Vec<RunId>, StoreError> {
+    let mut absent = Vec::new();
+    for run in runs {
+        if store.run(&run)?.is_none() {
+            absent.push(run);
+        }
+    }
+    Ok(absent)
+}
+
+/// What to do about a run that another one waits for and that is not there: a run is exported without its children.
+fn import_too(child: &RunId) -> String {
+    format!("import the run {child} too, which is not in this store: durable import FILE --unfinished")
+}
+
+/// The runs that a run waits for, but for those that have left word of their end.
+pub(super) fn open_children(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+    let Some(record) = store.run(run)?.filter(|record| record.head.live) else { return Ok(Vec::new()) };
+    let Ok(stored) = fold_log(store, run, record.head.generation) else { return Ok(Vec::new()) };
+    let mut ended = BTreeSet::new();
+    for (_, row) in store.rows(run, 0, usize::MAX)? {
+        if let Some(Message::Child { child, .. }) = Message::read(&row) {
+            ended.insert(child);
+        }
+    }
+    let open = stored.state.steps.values().filter(|step| step.state == StepState::Waiting);
+    let children = open.filter_map(|step| match &step.what {
+        What::Child { run, .. } => RunId::new(&**run).ok(),
+        _ => None,
+    });
+    Ok(children.filter(|child| !ended.contains(child.as_str())).collect())
+}
+
+/// Those of them that are not in the store.
+pub(super) fn missing_children(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, StoreError> {
+    absent(store, open_children(store, run)?)
 }
 
 /// Those whose id or arguments hold a text.
@@ -95,7 +142,7 @@ pub(super) async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<S
     let [info] = info;
     let generation = Generation(run.generations().await?.saturating_sub(1));
     let (mut reader, mut entries) = (run.log_reader(generation), 0);
-    let (mut started, mut outcome) = (None, None);
+    let (mut started, mut outcome, mut cancelled) = (None, None, None);
     loop {
         let page = run.log_page(&mut reader, generation, PAGE_BYTES).await?;
         if page.is_empty() {
@@ -107,6 +154,7 @@ pub(super) async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<S
                 "run.started" => started = Some(entry),
                 "run.completed" | "run.failed" => outcome = entry.get("value").cloned(),
                 "run.cancelled" => outcome = entry.get("reason").cloned(),
+                "run.cancel_requested" => cancelled = Some(entry),
                 _ => {}
             }
         }
@@ -120,11 +168,16 @@ pub(super) async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<S
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error.into()),
         };
-        children.push(ChildRow { run: child.what.clone(), step: child.step.0, state });
+        let args = match (&state, RunId::new(&child.what)) {
+            (Some(_), Ok(id)) => runtime.shared().read(move |store| args_of(store, &id)).await?,
+            _ => None,
+        };
+        let open = child.state == view::StepState::Waiting;
+        children.push(ChildRow { run: child.what.clone(), step: child.step.0, state, args, open });
     }
     let (mut holds, mut questions) = run.waits_for_people().await?;
     let (bodies, observing) = (runtime.bodies(), runtime.shared().observing);
-    let row = |step: &StepView| {
+    let step_row = |step: &StepView| {
         let mut row = StepRow::from(step);
         left.tell(step, &holds, &questions, now(runtime), &mut row);
         row
@@ -136,9 +189,26 @@ pub(super) async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<S
         leave_out -= usize::from(out);
         !out
     });
-    let steps: Vec<StepRow> = kept.map(row).collect();
+    let steps: Vec<StepRow> = kept.map(step_row).collect();
     holds.retain(|hold| left.word_on(hold.step, hold.attempt).is_none());
     questions.retain(|question| left.is_open(question, now(runtime)));
+    let to_cancel = left.cancels();
+    if to_cancel {
+        // Nobody need answer what is dropped as soon as a process has the run.
+        holds.clear();
+        questions.clear();
+    }
+    let mut row = RunRow::new(&info, left.words(), observing);
+    if let (Status::Cancelling { .. }, Some(asked)) = (&info.status, cancelled) {
+        let said = |field: &str| asked.get(field).and_then(|said| said.as_str()).unwrap_or_default().to_owned();
+        let settling = row.status.detail.map(|detail| format!("; {detail}")).unwrap_or_default();
+        row.status.detail = Some(format!("asked for by {}: {}{settling}", said("by"), said("reason")));
+    }
+    if let Some(child) = children.iter().find(|child| child.open && child.state.is_none())
+        && let (Status::AwaitingChild { .. }, Ok(child)) = (&info.status, RunId::new(&child.run))
+    {
+        row.status.next = Some(import_too(&child));
+    }
     Ok(Show {
         args: of_started("args").unwrap_or_default(),
         outcome,
@@ -153,6 +223,7 @@ pub(super) async fn about(runtime: &Runtime, run: &str, most: usize) -> Result<S
         children,
         messages: run.messages().await?.iter().map(rows::message).collect(),
         bodies: bodies.iter().filter(|body| body.run == info.id).map(rows::body).collect(),
-        run: RunRow::new(&info, left.words(), observing),
+        to_cancel,
+        run: row,
     })
 }

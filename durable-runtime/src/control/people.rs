@@ -2,10 +2,10 @@
 
 use super::{Answer, Done, Out, Reply, StatusRow, Stop, Verdict, left, rows, words};
 use crate::{
-    error::Code,
+    error::{Code, Error},
     id::{Attempt, StepNo},
-    runtime::{Answered, Resolution, Resolved, Runtime},
-    view::{Status, Token},
+    runtime::{Answered, AnyRun, Resolution, Resolved, Runtime},
+    view::{Status, StepState, Token},
 };
 
 pub(super) async fn answer(runtime: &Runtime, token: &str, reply: Reply, by: Option<String>) -> Result<Done, Stop> {
@@ -77,13 +77,35 @@ pub(super) async fn cancel(
     let cancelled = cancel.stand().await?;
     out.say(Answer::Accepted).await?;
     match cancelled.cancelled().await {
-        Ok(status) => Ok(Done { status: Some(row(&status)), ..Done::default() }),
+        Ok(status) => {
+            let in_doubt = in_doubt(&cancelled, &status).await?;
+            Ok(Done { status: Some(row(&status)), in_doubt, ..Done::default() })
+        }
         // Nobody goes on with it here; whoever does will cancel it.
         Err(error) if error.code() == Code::NotCancelledYet && observing => {
             let mut info = [before.info().await?];
             left::of(runtime, &mut info).await?;
-            Ok(Done { status: info.first().map(|info| row(&info.status)), ..Done::default() })
+            let in_doubt = in_doubt(&cancelled, &status).await?;
+            Ok(Done { status: info.first().map(|info| row(&info.status)), in_doubt, ..Done::default() })
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The steps of a cancelled run that nobody knows the outcome of: nobody will be asked about them any more. Of one that stands, and
+/// is still to be cancelled, those that it is held by now.
+async fn in_doubt(run: &AnyRun, status: &Status) -> Result<Vec<String>, Error> {
+    let named = |step: StepNo, path: &str| format!("step {step} ({path})");
+    Ok(match status {
+        Status::Cancelled { .. } => {
+            let steps = run.steps().await?;
+            let unknown = steps.iter().filter(|step| matches!(step.state, StepState::InDoubt { .. }));
+            unknown.map(|step| named(step.step, &step.path)).collect()
+        }
+        Status::Held { .. } => {
+            let (holds, _) = run.waits_for_people().await?;
+            holds.iter().map(|hold| named(hold.step, &hold.path)).collect()
+        }
+        _ => Vec::new(),
+    })
 }

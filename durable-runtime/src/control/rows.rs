@@ -147,6 +147,9 @@ pub struct Show {
     pub messages: Vec<Json>,
     /// Bodies of effects that are under way.
     pub bodies: Vec<Json>,
+    /// It is to be cancelled as soon as a process has it: nobody need do anything for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_cancel: bool,
 }
 
 /// One step: a [`StepView`].
@@ -179,9 +182,12 @@ pub struct StepRow {
     /// What it gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Json>,
-    /// Why nobody knows what it did; when it is tried again.
+    /// Why nobody knows what it did; when it is tried again, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// How many messages, answers or words were of no use to it, and why the last was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<String>,
     /// File and line of its call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
@@ -205,13 +211,24 @@ impl From<&StepView> for StepRow {
             outcome: step.outcome.clone(),
             detail: match &step.state {
                 StepState::InDoubt { reason } => Some(reason.clone()),
-                StepState::Retrying { at: due } => Some(format!("again {}", at(*due))),
-                StepState::Waiting => set_aside(step.set_aside, step.set_aside_why.as_deref()),
+                StepState::Retrying { at: due } => Some(match &step.outcome {
+                    Some(error) => {
+                        format!("again {}, as attempt {} failed: {}", at(*due), step.attempts, in_words(error))
+                    }
+                    None => format!("again {}", at(*due)),
+                }),
                 _ => None,
             },
+            set_aside: set_aside(step.set_aside, step.set_aside_why.as_deref()),
             site: step.site.clone(),
         }
     }
+}
+
+/// An error as a step has it: what a failure says, or the value itself.
+fn in_words(error: &Json) -> String {
+    let message = error.as_str().or_else(|| error.get("message")?.as_str());
+    message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
 /// Where a step stands: a no to a question is no failure.
@@ -232,6 +249,12 @@ pub struct ChildRow {
     pub step: u32,
     /// Where it stands; `None` if it is not in the store.
     pub state: Option<String>,
+    /// What it was started with, as JSON text: two children of one workflow are told apart by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+    /// Its parent does not have its end yet.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// A step in doubt.

@@ -67,7 +67,7 @@ pub enum Request {
         /// The sender's id for it: the same id twice is one message, and [`Done::note`] is [`WAS_THERE`] then.
         id: Option<String>,
     },
-    /// The open questions of all runs: [`Answer::Question`] each.
+    /// The open questions of all runs: [`Answer::Question`] each. [`Done::left`]: the runs with an answer that waits for a process.
     Questions,
     /// Answers a question.
     Answer {
@@ -78,7 +78,7 @@ pub enum Request {
         /// By whom.
         by: Option<String>,
     },
-    /// The steps in doubt that wait for a person: [`Answer::Hold`] each.
+    /// The steps in doubt that wait for a person: [`Answer::Hold`] each. [`Done::left`]: the runs with a word that waits for a process.
     Holds,
     /// Says what a step in doubt did. [`Done::note`] where that is kept until the run goes on.
     Resolve {
@@ -93,7 +93,7 @@ pub enum Request {
         /// Who says so.
         by: Option<String>,
     },
-    /// Cancels a run and waits until it has ended: [`Done::status`].
+    /// Cancels a run and waits until it has ended: [`Done::status`]. [`Done::in_doubt`].
     Cancel {
         /// The run.
         run: String,
@@ -107,14 +107,16 @@ pub enum Request {
         /// The run.
         run: String,
     },
-    /// A run as lines of text that [`Request::Import`] takes: [`Answer::Line`] each.
+    /// A run as lines of text that [`Request::Import`] takes: [`Answer::Line`] each. [`Done::children`]: the runs that it waits for,
+    /// which are exported by requests of their own.
     Export {
         /// The run.
         run: String,
         /// Whether each entry is also there in words.
         readable: bool,
     },
-    /// Makes a run of exported lines, which follow the request. [`Done::run`]: its id.
+    /// Makes a run of exported lines, which follow the request. [`Done::run`]: its id. [`Done::children`]: the runs that it waits for
+    /// and that are not in this store.
     Import {
         /// Whether a run that has not ended is taken too, and goes on.
         unfinished: bool,
@@ -160,7 +162,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunFilter {
-    /// Words of [`Status::as_str`], `unfinished` or `ended`: a run fits that is in one of these states; none: any state.
+    /// Words of [`Status::as_str`], or `awaiting`, `unfinished`, `ended` for several: a run fits that is in one of these states; none: any state.
     pub status: Vec<String>,
     /// Recorded name of the workflow.
     pub workflow: Option<String>,
@@ -236,6 +238,15 @@ pub struct Done {
     /// In words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Runs that the run waits for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<String>,
+    /// Steps of a cancelled run that nobody knows the outcome of, nor is asked about any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub in_doubt: Vec<String>,
+    /// Runs for which something was said that waits for a process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 /// Why a request was not carried out.
@@ -387,23 +398,25 @@ impl Sort {
 pub(super) struct States(Vec<StatusKind>);
 
 impl States {
-    /// Reads words as a person writes them: `awaiting-signal` too, and `unfinished` and `ended` for several at once.
+    /// Reads words as a person writes them: `awaiting-signal` too, and `awaiting`, `unfinished` and `ended` for several at once.
     pub(super) fn of(words: &[String]) -> Result<States, Refusal> {
         let mut states = Vec::new();
         for word in words {
             let plain = word.trim().to_lowercase().replace(['-', '_'], " ");
-            let ended = match &*plain {
-                "ended" => true,
-                "unfinished" => false,
+            let several: fn(StatusKind) -> bool = match &*plain {
+                "ended" => StatusKind::is_terminal,
+                "unfinished" => |kind| !kind.is_terminal(),
+                "awaiting" => |kind| kind.as_str().starts_with("awaiting "),
                 plain => {
                     let kind = plain.parse().map_err(|error: StatusKindError| {
-                        Refusal::new(Sort::Invalid, format!("{error}; and unfinished, ended for several at once"))
+                        let what = format!("{error}; and awaiting, unfinished, ended for several at once");
+                        Refusal::new(Sort::Invalid, what)
                     })?;
                     states.push(kind);
                     continue;
                 }
             };
-            states.extend(StatusKind::ALL.iter().filter(|kind| kind.is_terminal() == ended));
+            states.extend(StatusKind::ALL.iter().copied().filter(|kind| several(*kind)));
         }
         Ok(States(states))
     }

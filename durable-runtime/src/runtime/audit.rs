@@ -9,6 +9,7 @@ use crate::{
     fold::{RunState, StepState, What},
     head::{Aside, HeadInfo},
     id::RunId,
+    mailbox::Message,
     park,
     store::{RunRecord, Store, StoreError, Wait, Write},
     view::{Stored, fold_log},
@@ -64,14 +65,14 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    fn new(run: &RunId, kind: FindingKind, what: String) -> Finding {
-        let next = match kind {
+    fn new(run: &RunId, kind: FindingKind, what: String, next: Option<&str>) -> Finding {
+        let next = next.unwrap_or(match kind {
             FindingKind::Stranded => {
                 "call Runtime::cancel, or open the store anew, which looks at every run; and report it as a fault of the library"
             }
             FindingKind::Damaged => park::RESTORE,
             FindingKind::Index => "the log counts: export the run, and report it as a fault of the library",
-        };
+        });
         Finding { run: run.clone(), kind, what, next: next.to_owned() }
     }
 }
@@ -79,7 +80,8 @@ impl Finding {
 impl Runtime {
     /// Looks at every run that has not ended, and tells of those that would stand still for ever: that are in no process, with nothing to
     /// wake them, and wait for nothing that could come. There should be none, whatever happens to processes; that one is found is a
-    /// fault of this library, of the store's medium, or of a hand that wrote into the store.
+    /// fault of this library, of the store's medium, or of a hand that wrote into the store, be it that a run was imported without the
+    /// child that it waits for.
     ///
     /// A run that is parked or waits for its code is no finding: its status says so. In a runtime that observes, neither is one that any
     /// process that opens the store will go on with.
@@ -135,8 +137,8 @@ impl Runtime {
                 for (armed, id) in runs {
                     let Some(record) = store.run(&id)?.filter(|record| record.head.live) else { continue };
                     let of = Resting { store, id: &id, record: &record, goes_on: !closing, armed, now };
-                    if let Some((kind, what)) = of.examine()? {
-                        found.push(Finding::new(&id, kind, what));
+                    if let Some((kind, Wrong { what, next })) = of.examine()? {
+                        found.push(Finding::new(&id, kind, what, next));
                     }
                 }
                 Ok(found)
@@ -146,6 +148,25 @@ impl Runtime {
         Ok(found.into_iter().filter(|finding| resting(&finding.run)).collect())
     }
 }
+
+/// What is wrong with a run, and what to do if that is not what is to be done about any of its kind.
+struct Wrong {
+    what: String,
+    next: Option<&'static str>,
+}
+
+impl<T: Into<String>> From<T> for Wrong {
+    fn from(what: T) -> Wrong {
+        Wrong { what: what.into(), next: None }
+    }
+}
+
+/// What an exported run waits for is not in its export.
+const IMPORT_CHILD: &str = "a run is exported and imported without its children: import that one too (durable import FILE --unfinished), or \
+                            call Runtime::cancel";
+/// The two were exported at different times.
+const EXPORT_AGAIN: &str = "if these runs were imported, export both again while no process holds their store, and import them anew; else \
+                            call Runtime::cancel, and report it as a fault of the library";
 
 /// A run that has not ended and is in no memory.
 struct Resting<'a> {
@@ -161,56 +182,78 @@ struct Resting<'a> {
 
 impl Resting<'_> {
     /// What is wrong, if anything.
-    fn examine(&self) -> Result<Option<(FindingKind, String)>, StoreError> {
+    fn examine(&self) -> Result<Option<(FindingKind, Wrong)>, StoreError> {
         let stored = match fold_log(self.store, self.id, self.record.head.generation) {
             Ok(stored) => stored,
             Err(Stop::Store(error @ StoreError::Damaged { .. })) => {
-                return Ok(Some((FindingKind::Damaged, error.to_string())));
+                return Ok(Some((FindingKind::Damaged, error.to_string().into())));
             }
             Err(Stop::Store(error)) => return Err(error),
             Err(Stop::Entry(seq, error)) => {
-                return Ok(Some((FindingKind::Damaged, format!("its log is damaged at seq {seq}: {error}"))));
+                return Ok(Some((FindingKind::Damaged, format!("its log is damaged at seq {seq}: {error}").into())));
             }
-            Err(stop) => return Ok(Some((FindingKind::Damaged, format!("its log is no legal history: {stop:?}")))),
+            Err(stop) => {
+                return Ok(Some((FindingKind::Damaged, format!("its log is no legal history: {stop:?}").into())));
+            }
         };
         if stored.state.ended {
             let what = "its log has its terminal entry, and it is listed as going on";
-            return Ok(Some((FindingKind::Index, what.to_owned())));
+            return Ok(Some((FindingKind::Index, what.into())));
         }
         if HeadInfo::read(&self.record.head).is_none() {
-            return Ok(Some((FindingKind::Index, "what the store lists it by does not decode".to_owned())));
+            return Ok(Some((FindingKind::Index, "what the store lists it by does not decode".into())));
         }
         if Aside::read(self.record.aside.as_ref()).parked.is_some() {
             return Ok(None);
         }
-        let stranded = |what: String| Ok(Some((FindingKind::Stranded, what)));
+        let stranded = |wrong: Wrong| Ok(Some((FindingKind::Stranded, wrong)));
+        // Whatever else gets it going, that will not come.
+        if let Some(wrong) = self.waits_for_nobody(&stored)? {
+            return stranded(wrong);
+        }
         let Some(wait) = self.record.wait else {
             return match self.goes_on {
-                true => stranded("no process has it, and it waits for nothing".to_owned()),
+                true => stranded("no process has it, and it waits for nothing".into()),
                 // Whoever opens the store goes on with it.
                 false => Ok(None),
             };
         };
         if wait.seen < self.record.version {
             return match self.goes_on {
-                true => stranded("something has come for it, and nobody has woken it".to_owned()),
+                true => stranded("something has come for it, and nobody has woken it".into()),
                 false => Ok(None),
             };
         }
         match self.wakes(&stored, wait)? {
             Ok(()) => Ok(None),
-            Err(what) => stranded(what),
+            Err(wrong) => stranded(wrong),
         }
     }
 
+    /// A child that is not in the store and has left no word: it was not imported with its parent.
+    fn waits_for_nobody(&self, stored: &Stored) -> Result<Option<Wrong>, StoreError> {
+        for (no, step) in stored.state.steps.iter() {
+            if let (What::Child { run, path, .. }, StepState::Waiting) = (&step.what, &step.state)
+                && let Ok(id) = RunId::new(&**run)
+                && self.store.run(&id)?.is_none()
+                && !has_word_of(self.store, self.id, run)?
+            {
+                let what = format!("step {no} ({path}) waits for run {run:?}, which is not in this store");
+                return Ok(Some(Wrong { what, next: Some(IMPORT_CHILD) }));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether what a run waits for can come; what is wrong if not.
-    fn wakes(&self, stored: &Stored, wait: Wait) -> Result<Result<(), String>, StoreError> {
+    fn wakes(&self, stored: &Stored, wait: Wait) -> Result<Result<(), Wrong>, StoreError> {
         // First: a child that is gone ends never, whatever else makes the run look at everything again.
         let mut comes = false;
         for (no, step) in stored.state.steps.iter() {
             if let (What::Child { run, path, .. }, StepState::Waiting) = (&step.what, &step.state) {
-                if let Err(what) = self.child(run)? {
-                    return Ok(Err(format!("step {no} ({path}) waits for run {run:?}, {what}")));
+                if let Err(Wrong { what, next }) = self.child(run)? {
+                    let what = format!("step {no} ({path}) waits for run {run:?}, {what}");
+                    return Ok(Err(Wrong { what, next }));
                 }
                 comes = true;
             }
@@ -218,8 +261,8 @@ impl Resting<'_> {
         if let Some(due) = wait.due {
             // A time that has come or will come makes it look at everything else again.
             return Ok(match self.goes_on && !self.armed {
-                true if due <= self.now => Err("its time has come, and nobody has woken it".to_owned()),
-                true => Err("it waits for a time, and nothing in this process will wake it then".to_owned()),
+                true if due <= self.now => Err("its time has come, and nobody has woken it".into()),
+                true => Err("it waits for a time, and nothing in this process will wake it then".into()),
                 false => Ok(()),
             });
         }
@@ -230,37 +273,40 @@ impl Resting<'_> {
                 (What::Signal { .. }, StepState::Waiting) => comes = true,
                 (What::Question(question), StepState::Waiting) => {
                     if question.question.deadline.is_some() {
-                        return Ok(Err(format!("question {no} expires, and nothing will wake the run then")));
+                        return Ok(Err(format!("question {no} expires, and nothing will wake the run then").into()));
                     }
                     comes = true;
                 }
                 (What::Effect(_), StepState::InDoubt(..)) => comes = true,
                 (What::Timer { .. }, StepState::Waiting) | (What::Effect(_), StepState::Failed(..)) => {
-                    return Ok(Err(format!("step {no} is due at a time, and nothing will wake the run then")));
+                    return Ok(Err(format!("step {no} is due at a time, and nothing will wake the run then").into()));
                 }
                 (What::Effect(_), StepState::Done) => {}
                 (What::Effect(_), _) if stops(&stored.state) => {}
                 (What::Effect(_), _) => {
-                    return Ok(Err(format!("step {no} is to be gone on with, and no process has the run")));
+                    return Ok(Err(format!("step {no} is to be gone on with, and no process has the run").into()));
                 }
                 _ => {}
             }
         }
         Ok(match comes {
             true => Ok(()),
-            false => Err("it waits for nothing that could come".to_owned()),
+            false => Err("it waits for nothing that could come".into()),
         })
     }
 
     /// Whether the end of a child can come: it has not ended, or what it left is in the mailbox, where nobody has seen it.
-    fn child(&self, run: &str) -> Result<Result<(), String>, StoreError> {
-        let Ok(id) = RunId::new(run) else { return Ok(Err("whose id is none".to_owned())) };
+    fn child(&self, run: &str) -> Result<Result<(), Wrong>, StoreError> {
+        let Ok(id) = RunId::new(run) else { return Ok(Err("whose id is none".into())) };
         Ok(match self.store.run(&id)? {
-            None => Err("which is not there".to_owned()),
-            Some(record) if !record.head.live => Err("which has ended and left no word".to_owned()),
+            // Its end is in the mailbox, or it would have been found before.
+            None => Ok(()),
+            Some(record) if !record.head.live => {
+                Err(Wrong { what: "which has ended and left no word".to_owned(), next: Some(EXPORT_AGAIN) })
+            }
             Some(record) => match HeadInfo::read(&record.head).and_then(|head| head.parent) {
                 Some(parent) if parent == self.id.as_str() => Ok(()),
-                _ => Err("which is not its child".to_owned()),
+                _ => Err("which is not its child".into()),
             },
         })
     }
@@ -269,4 +315,10 @@ impl Resting<'_> {
 /// Whether a cancel was taken: what is open then may be stopped, and its log alone does not say so.
 fn stops(state: &RunState) -> bool {
     state.cancel.is_some()
+}
+
+/// Whether a child's end is in its parent's mailbox.
+fn has_word_of(store: &dyn Store, parent: &RunId, run: &str) -> Result<bool, StoreError> {
+    let rows = store.rows(parent, 0, usize::MAX)?;
+    Ok(rows.iter().any(|(_, row)| matches!(Message::read(row), Some(Message::Child { child, .. }) if child == run)))
 }

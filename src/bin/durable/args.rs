@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser};
 use serde_json::Value as Json;
 
 use crate::failed::EXIT_CODES;
@@ -89,11 +89,13 @@ pub(crate) enum Command {
     /// Goes on with a parked run
     #[command(after_help = "Example: durable retry run-7f3a")]
     Retry(Run),
-    /// Writes a run as JSON lines, byte for byte
-    #[command(after_help = "Example: durable export run-7f3a -o run-7f3a.jsonl")]
+    /// Writes a run as JSON lines, byte for byte; without its children, which are runs of their own
+    #[command(after_help = "Example: durable export run-7f3a -o run-7f3a.jsonl\n\n\
+        A run that waits for its children needs them in the other store too: export each one, while no process holds the store.")]
     Export(Export),
     /// Makes a run of what export has written, after verifying it; makes the store too, where there is none
-    #[command(after_help = "Example: durable --store other.db import run-7f3a.jsonl")]
+    #[command(after_help = "Example: durable --store other.db import run-7f3a.jsonl\n\n\
+        A file holds one run. Its children are imported from files of their own, before it or after it; those that are missing are named.")]
     Import(Import),
     /// Deletes runs that have ended; first says which
     #[command(after_help = "Example: durable purge --status completed --older 30d --dry-run")]
@@ -127,7 +129,7 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// Only runs in this state: running, sleeping, held, parked, completed, .., or unfinished, or ended; may be repeated
+    /// Only runs in this state: running, sleeping, held, parked, completed, .., or awaiting, unfinished, ended for several; may be repeated
     #[arg(long, value_name = "STATE")]
     pub(crate) status: Vec<String>,
     /// Only runs of this workflow
@@ -195,7 +197,7 @@ pub(crate) struct Signal {
     #[arg(value_name = "JSON", value_parser = given, allow_negative_numbers = true)]
     pub(crate) value: Given,
     /// Your id for it: the same id sent again is one message
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) id: Option<String>,
 }
 
@@ -261,7 +263,7 @@ pub(crate) struct Cancel {
 pub(crate) struct Export {
     /// The run's id
     pub(crate) run: String,
-    /// Where to; without it standard output. An existing file is not overwritten
+    /// Where to; without it, or with -, standard output. An existing file is not overwritten
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -277,7 +279,7 @@ pub(crate) struct Import {
 
 #[derive(Debug, Args)]
 pub(crate) struct Purge {
-    /// Only runs that have ended in this way: completed, failed, cancelled; may be repeated
+    /// Only runs that have ended in this way: completed, failed, cancelled, or ended, as without it, for all three; may be repeated
     #[arg(long, value_name = "STATE")]
     pub(crate) status: Vec<String>,
     /// Only runs of this workflow

@@ -25,7 +25,7 @@ const SHOWN: usize = 20;
 const AT_ONCE: usize = 500;
 
 pub(crate) fn purge(screen: &Screen, store: &Path, args: Purge) -> Result<Exit, Failed> {
-    const ENDS: [&str; 3] = ["completed", "failed", "cancelled"];
+    const ENDS: [&str; 4] = ["completed", "failed", "cancelled", "ended"];
     if let Some(other) = args.status.iter().find(|status| !ENDS.contains(&status.as_str())) {
         let what = format!("only runs that have ended are deleted: --status is {}, not {:?}", ENDS.join(", "), other);
         return Err(Failed::usage(what));

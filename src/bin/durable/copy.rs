@@ -1,6 +1,7 @@
 //! `export` and `import`.
 
 use std::{
+    fmt::Write as _,
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::Path,
@@ -13,7 +14,7 @@ use crate::{
     client::Client,
     failed::{Exit, Failed},
     screen::Screen,
-    text::clean,
+    text::{clean, quoted, run_word},
 };
 
 /// Longer than any line of an export: an entry of the longest kind, as bytes and in words.
@@ -22,10 +23,11 @@ const LINE_BYTES_MAX: u64 = 1 << 29;
 pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<&Path>) -> Result<Exit, Failed> {
     let mut client = Client::open(screen, store)?;
     let request = Request::Export { run: run.clone(), readable: true };
-    let Some(path) = output else {
+    let Some(path) = output.filter(|path| *path != Path::new("-")) else {
         let mut out = BufWriter::new(io::stdout().lock());
-        client.each(request, |answer| written(&mut out, answer))?;
+        let done = client.each(request, |answer| written(&mut out, answer))?;
         out.flush()?;
+        tell_children(screen, &done.children);
         return Ok(Exit::Done);
     };
     let named = |error: io::Error| match error.kind() {
@@ -39,18 +41,34 @@ pub(crate) fn export(screen: &Screen, store: &Path, run: String, output: Option<
     let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(named)?;
     let mut out = BufWriter::new(&file);
     let exported = client.each(request, |answer| written(&mut out, answer));
-    let kept = exported.and_then(|_| {
+    let kept = exported.and_then(|done| {
         out.flush().and_then(|()| file.sync_all()).map_err(named)?;
-        Ok(())
+        Ok(done.children)
     });
-    if let Err(failed) = kept {
-        // Half an export is none.
-        let _ = fs::remove_file(path);
-        return Err(failed);
-    }
+    let children = match kept {
+        Ok(children) => children,
+        Err(failed) => {
+            // Half an export is none.
+            let _ = fs::remove_file(path);
+            return Err(failed);
+        }
+    };
     let words = format!("run {} is in {}", clean(&run), path.display());
-    screen.said(&json!({ "run": run, "file": path.display().to_string() }), words)?;
+    let mut document = json!({ "run": run, "file": path.display().to_string() });
+    if !children.is_empty() {
+        document["children"] = json!(children);
+    }
+    screen.said(&document, words)?;
+    tell_children(screen, &children);
     Ok(Exit::Done)
+}
+
+/// Says which runs the export does not hold although its run waits for them.
+fn tell_children(screen: &Screen, children: &[String]) {
+    for child in children {
+        let (name, word) = (clean(child), run_word(child));
+        screen.remark(format!("it waits for its child {name}, a run of its own: {} export {word}", screen.durable));
+    }
 }
 
 fn written(out: &mut impl Write, answer: Answer) -> Result<(), Failed> {
@@ -81,9 +99,24 @@ pub(crate) fn import(screen: &Screen, store: &Path, path: &Path, unfinished: boo
     let answers = client.ask_with(Request::Import { unfinished }, |line| {
         exported.bare_lines(line).map_err(|error| Failed::usage(error.to_string()))
     })?;
-    answers.each(|_| Ok(()))?;
+    let missing = answers.each(|_| Ok(()))?.children;
     let run = exported.run.as_str();
-    screen.said(&json!({ "run": run, "imported": true }), format!("run {} is in the store", clean(run)))?;
+    let mut document = json!({ "run": run, "imported": true });
+    let mut words = format!("run {} is in the store", clean(run));
+    if !missing.is_empty() {
+        document["missing"] = json!(missing);
+        words.push_str(", and waits for children that are not: in the store that it comes from, and then here,");
+        for child in &missing {
+            let file = quoted(&format!("{}.jsonl", clean(child).replace(['/', '\\'], "-")));
+            let _ = write!(
+                words,
+                "\n  durable export {} -o {file}\n  {} import {file} --unfinished",
+                run_word(child),
+                screen.durable
+            );
+        }
+    }
+    screen.said(&document, words)?;
     Ok(Exit::Done)
 }
 

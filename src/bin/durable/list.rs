@@ -121,10 +121,16 @@ fn person(screen: &Screen, show: &Show) -> Result<(), Failed> {
     if show.steps_left_out > 0 {
         screen.line(styled(FAINT, &format!("  {} earlier ones are over; --steps 0 shows all", show.steps_left_out)))?;
     }
-    let mut children = Table::new(&["CHILD", "STEP", "STATE"]);
+    let mut children = Table::new(&["CHILD", "STEP", "STATE", "ARGUMENTS"]);
     for child in &show.children {
         let state = child.state.as_deref().unwrap_or("not in this store");
-        children.row([Cell::new(&child.run), Cell::number(child.step), Cell::new(state).styled(of_state(state))]);
+        let args = short(child.args.as_deref().unwrap_or_default(), VALUE_CHARS).into_owned();
+        children.row([
+            Cell::new(&child.run),
+            Cell::number(child.step),
+            Cell::new(state).styled(of_state(state)),
+            Cell::new(args),
+        ]);
     }
     section(screen, "children", &children)?;
     let mut messages = Table::new(&["MESSAGE", "VALUE"]);
@@ -165,6 +171,10 @@ fn steps(steps: &[StepRow]) -> Table {
             (Some(detail), _) => detail.clone(),
             (None, Some(outcome)) => json(outcome),
             (None, None) => step.what.clone(),
+        };
+        let said = match &step.set_aside {
+            Some(aside) => format!("{said}; {aside}"),
+            None => said,
         };
         table.row([
             Cell::number(step.step),
@@ -214,7 +224,21 @@ fn next_actions(screen: &Screen, show: &Show) -> Vec<String> {
             run_word(&question.token)
         ));
     }
-    for step in show.steps.iter().filter(|step| step.kind == "signal" && step.state == "waiting") {
+    for child in show.children.iter().filter(|child| child.open) {
+        let (name, word) = (clean(&child.run), run_word(&child.run));
+        match child.state.as_deref() {
+            None => next.push(format!(
+                "it waits for its child {name}, which is not in this store: durable export {word} -o FILE where it is, then \
+                 {durable} import FILE --unfinished"
+            )),
+            Some(state @ ("held" | "parked" | "waiting for code" | "awaiting answer")) => {
+                next.push(format!("its child {name} is {state}: {durable} show {word}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let waits = |step: &&StepRow| step.kind == "signal" && step.state == "waiting" && !show.to_cancel;
+    for step in show.steps.iter().filter(waits).filter(|_| status.state != "cancelling") {
         if !show.messages.iter().any(|message| message["name"] == *step.what) {
             next.push(format!("it waits for a signal: {durable} signal {run} {} JSON", run_word(&step.what)));
         }

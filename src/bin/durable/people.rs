@@ -64,7 +64,7 @@ fn random_id() -> String {
 
 pub(crate) fn ask(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     let mut open = 0;
-    Client::open(screen, store)?.each(Request::Questions, |answer| {
+    let done = Client::open(screen, store)?.each(Request::Questions, |answer| {
         if let Answer::Question(question) = answer {
             open += 1;
             match screen.json {
@@ -77,7 +77,18 @@ pub(crate) fn ask(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     if open == 0 {
         screen.remark("no question is open");
     }
+    tell_left(screen, "an answer", &done.left);
     Ok(Exit::Done)
+}
+
+/// What was said for a run while no process had it may be of no use, and then nobody would hear of it here.
+fn tell_left(screen: &Screen, what: &str, runs: &[String]) {
+    for run in runs {
+        let (name, word, durable) = (clean(run), run_word(run), &screen.durable);
+        screen.remark(format!(
+            "run {name} has {what} that waits for a process, and may be given another one until then: {durable} show {word}"
+        ));
+    }
 }
 
 /// A question for a person: all that is to be approved, uncut.
@@ -132,7 +143,7 @@ pub(crate) fn answer(screen: &Screen, store: &Path, args: args::Answer) -> Resul
 
 pub(crate) fn holds(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     let mut held = 0;
-    Client::open(screen, store)?.each(Request::Holds, |answer| {
+    let done = Client::open(screen, store)?.each(Request::Holds, |answer| {
         if let Answer::Hold(hold) = answer {
             held += 1;
             match screen.json {
@@ -145,6 +156,7 @@ pub(crate) fn holds(screen: &Screen, store: &Path) -> Result<Exit, Failed> {
     if held == 0 {
         screen.remark("no step in doubt waits for a person");
     }
+    tell_left(screen, "a word on a step in doubt", &done.left);
     Ok(Exit::Done)
 }
 

@@ -48,11 +48,25 @@ pub(crate) fn cancel(
                 clean(before)
             )
         }
-        (false, _, None) => "the request stands; a process that opens the store carries it out".to_owned(),
+        (false, _, None) => {
+            "the request stands; a process that opens the store carries it out, unless the run's code has \
+                             returned by then"
+                .to_owned()
+        }
+    };
+    let words = match (&*done.in_doubt, status.ended) {
+        ([], _) => words,
+        (unknown, true) => {
+            format!("{words}\n{}: in doubt, and nobody will be asked about it any more", clean(&unknown.join(", ")))
+        }
+        (unknown, false) => format!("{words}\n{}: in doubt, and left so", clean(&unknown.join(", "))),
     };
     let requested = accepted || !status.ended;
-    screen
-        .said(&json!({ "run": name, "state": status.state, "detail": status.detail, "requested": requested }), words)?;
+    let mut document = json!({ "run": name, "state": status.state, "detail": status.detail, "requested": requested });
+    if !done.in_doubt.is_empty() {
+        document["in_doubt"] = json!(done.in_doubt);
+    }
+    screen.said(&document, words)?;
     // One that had ended before, or whose code returned first, was not cancelled.
     Ok(if status.ended && status.state != "cancelled" { Exit::No } else { Exit::Done })
 }
