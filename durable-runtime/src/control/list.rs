@@ -56,7 +56,7 @@ pub(super) async fn runs(runtime: &Runtime, filter: RunFilter, out: &Out) -> Res
         if let Status::AwaitingChild { runs } = &run.status {
             let runs = runs.clone();
             let missing = runtime.shared().read(move |store| absent(store, runs)).await?;
-            row.status.next = missing.first().map(|child| import_too(child)).or(row.status.next);
+            row.status.next = missing.first().map(import_too).or(row.status.next);
         }
         out.say(Answer::Run(row)).await?;
     }
