@@ -21,6 +21,10 @@ static BEGUN: LazyLock<watch::Sender<BTreeMap<String, u32>>> = LazyLock::new(wat
 async fn step(cx: &EffectContext, #[resource] world: &World, n: u32) -> u32 {
     world.note(cx, n);
     BEGUN.send_modify(|begun| *begun.entry(cx.run_id().to_string()).or_default() += 1);
+    // As long as a cancel may take that was asked for when it began, or not quite.
+    for _ in 0..dice(n) % 40 {
+        tokio::task::yield_now().await;
+    }
     n
 }
 

@@ -28,8 +28,8 @@ pub(super) const SLED_OLD: &str = "sled.old";
 const FOREIGN: [&str; 3] = ["control.sock", ".control-", "lost+found"];
 
 /// How long a second opener waits before it says that the store is in use, in milliseconds. Long enough for a holder to
-/// finish dying, or to write its process id after it took the lock.
-const LOCK_WAIT_MS: u32 = 300;
+/// finish dying, to write its process id after it took the lock, or to let go again if it is the command, which only looks.
+const LOCK_WAIT_MS: u32 = 1_500;
 
 pub(super) fn io_error(doing: &str, path: &Path, error: &io::Error) -> StoreError {
     if error.kind() == io::ErrorKind::StorageFull {
