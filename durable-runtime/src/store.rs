@@ -179,7 +179,7 @@ impl fmt::Display for Durability {
 /// One change.
 #[derive(Clone, Debug)]
 pub enum Write {
-    /// Makes a run with the first entries of its first log, and takes it for this process: [`Written::Begun`]. If the run is
+    /// Makes a run with the first entries of its first log, and takes it for this process: [`Written::Made`]. If the run is
     /// there already nothing changes: [`Written::Exists`].
     Create {
         /// The run.
@@ -430,7 +430,7 @@ pub enum Written {
     /// It is done.
     Done,
     /// The run is new, and claimed.
-    Begun {
+    Made {
         /// As of [`Written::Claimed`].
         epoch: Epoch,
         /// How many rows were put for it before, see [`RunRecord::version`].

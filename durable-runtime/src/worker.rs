@@ -37,7 +37,7 @@ mod timers;
 
 pub(crate) use slots::{Bodies, BodyInfo, BodySlots};
 use task::{Beginning, RunTask};
-pub(crate) use task::{Begun, New};
+pub(crate) use task::{Made, New};
 pub(crate) use timers::Timers;
 
 /// Wait before what the store refused is tried again.
@@ -536,7 +536,7 @@ fn spawn(
     let task = async move {
         // Taken in whole, so that it stands for the task also before its first poll.
         let mut guard = guard;
-        let New { turn, begun } = new.unwrap_or(New { turn: None, begun: None });
+        let New { turn, made } = new.unwrap_or(New { turn: None, made: None });
         // After a crash, or with other code, that may be every run of the store: what waits for its turn is small.
         let turn = match beginning {
             Beginning::Released | Beginning::AfterCrash if !aside.replaying => {
@@ -544,7 +544,7 @@ fn spawn(
             }
             _ => turn,
         };
-        Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn, begun).run(beginning)).await;
+        Box::pin(RunTask::new(shared, cell, aside, generation, elapsing, turn, made).run(beginning)).await;
         guard.returned = true;
     };
     tokio.spawn(task.instrument(span));

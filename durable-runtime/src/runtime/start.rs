@@ -14,7 +14,7 @@ use crate::{
     steps::call::WorkflowCall,
     store::{Addressee, Head, Row, RunRecord, StoreError, Write, Written},
     value::{Args, Recordable, Value},
-    worker::{Begun, Input, New, Phase, lock},
+    worker::{Input, Made, New, Phase, lock},
 };
 
 /// A run that is to be started.
@@ -95,9 +95,9 @@ impl Runtime {
             let write = Write::Create { run: new.clone(), count: 1, frames: frames.clone(), head };
             let written = shared.write(write).await;
             match written {
-                Ok(Written::Begun { epoch, version }) => {
-                    let begun = alone.then(|| Begun { epoch, frames: (version == 0).then_some(frames) });
-                    shared.adopt_new(new.clone(), &record, New { turn: permit, begun });
+                Ok(Written::Made { epoch, version }) => {
+                    let made = alone.then(|| Made { epoch, frames: (version == 0).then_some(frames) });
+                    shared.adopt_new(new.clone(), &record, New { turn: permit, made });
                 }
                 // After the last it may be there all the same, and then it is to go on.
                 Ok(_) | Err(StoreError::Unknown { .. }) => shared.nudge(&new),

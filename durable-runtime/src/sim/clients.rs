@@ -250,7 +250,7 @@ impl World {
             _ => {}
         }
         match written {
-            Written::Begun { .. } => {
+            Written::Made { .. } => {
                 let record = self.store.run(&self.ids[run]).unwrap();
                 if let Some(record) = record {
                     self.adopt(p, run, &record, true);

@@ -77,7 +77,7 @@ impl World {
     fn note(&mut self, write: &Write, written: Written) {
         self.told.clock += 1;
         match write {
-            Write::Create { run, count, .. } if matches!(written, Written::Begun { .. }) => {
+            Write::Create { run, count, .. } if matches!(written, Written::Made { .. }) => {
                 let i = self.place(run);
                 self.told.wrote.entry((i, Generation(0))).or_default().push((
                     Seq(0),

@@ -258,7 +258,7 @@ impl Image {
                 run.claim = Some(epoch);
                 let version = run.version;
                 self.epoch = epoch.0;
-                Ok(Written::Begun { epoch, version })
+                Ok(Written::Made { epoch, version })
             }
             Write::Claim { run, aside } => {
                 let epoch = Epoch(self.epoch + 1);

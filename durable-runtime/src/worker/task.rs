@@ -111,11 +111,11 @@ pub(crate) struct New {
     /// Its turn to begin.
     pub(crate) turn: Option<OwnedSemaphorePermit>,
     /// What came with its making, if nobody else can have adopted it since.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) made: Option<Made>,
 }
 
 /// What is known of a run that has just been made.
-pub(crate) struct Begun {
+pub(crate) struct Made {
     /// The claim.
     pub(crate) epoch: Epoch,
     /// The log's only entry, unless there is more to know: something was put into the mailbox before.
@@ -131,7 +131,7 @@ pub(super) struct RunTask {
     /// Its turn to begin, until it has.
     turn: Option<OwnedSemaphorePermit>,
     /// What is known of a new run, until it has begun.
-    begun: Option<Begun>,
+    made: Option<Made>,
     /// Rows are being read.
     reading: Option<Reading>,
     generation: Generation,
@@ -154,7 +154,7 @@ impl RunTask {
         generation: Generation,
         elapsing: Box<[(StepNo, Millis)]>,
         turn: Option<OwnedSemaphorePermit>,
-        begun: Option<Begun>,
+        made: Option<Made>,
     ) -> RunTask {
         RunTask {
             shared,
@@ -162,7 +162,7 @@ impl RunTask {
             aside,
             elapsing,
             turn,
-            begun,
+            made,
             reading: None,
             generation,
             bodies: HashMap::new(),
@@ -309,8 +309,8 @@ impl RunTask {
             self.aside.replaying = true;
         }
         let run = self.cell.id.clone();
-        let (epoch, frames) = match self.begun.take() {
-            Some(Begun { epoch, frames }) => (epoch, frames),
+        let (epoch, frames) = match self.made.take() {
+            Some(Made { epoch, frames }) => (epoch, frames),
             None => (self.claim().await?, None),
         };
         let limits = shared.limits;

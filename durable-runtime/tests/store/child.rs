@@ -123,7 +123,7 @@ fn write(store: &Path, options: SledOptions, rounds: Option<u64>) {
     let mut ends = [0; 4].map(|_| (run("unset"), durable_runtime::Epoch(0), Seq(0)));
     for (nth, end) in ends.iter_mut().enumerate() {
         let run = run(&format!("r{nth}"));
-        assert!(matches!(now(&store, creation(&run)), Ok(Written::Begun { .. } | Written::Exists)));
+        assert!(matches!(now(&store, creation(&run)), Ok(Written::Made { .. } | Written::Exists)));
         let records = store.read(&run, durable_runtime::Generation(0), Seq(0), usize::MAX).unwrap();
         let epoch = claim(&store, &run);
         *end = (run, epoch, crate::subject::end(&records));

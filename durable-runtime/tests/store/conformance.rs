@@ -71,7 +71,7 @@ fn created_once(subject: &mut Subject) {
     // Both in one group, if the store has groups.
     let first = later(&**subject.store(), create("first"));
     let second = later(&**subject.store(), create("second"));
-    assert!(matches!(first(), Ok(Written::Begun { version: 0, .. })));
+    assert!(matches!(first(), Ok(Written::Made { version: 0, .. })));
     assert_eq!(second(), Ok(Written::Exists));
     assert_eq!(now(&**subject.store(), create("third")), Ok(Written::Exists));
     subject.reopen();
@@ -87,7 +87,7 @@ fn made_is_claimed(subject: &mut Subject) {
         assert_eq!(now(store, put(&run, row)), Ok(Written::Done));
     }
     let before = born(store, other.as_str()).1;
-    let Ok(Written::Begun { epoch, version: 2 }) = now(store, creation(&run)) else { panic!("it was not made") };
+    let Ok(Written::Made { epoch, version: 2 }) = now(store, creation(&run)) else { panic!("it was not made") };
     assert!(epoch > before);
     assert_eq!(append(store, batch(&run, epoch, 1, 1, 9)), Ok(Written::Done));
     // Who finds it made has nothing, and takes nothing.

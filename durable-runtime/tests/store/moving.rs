@@ -99,12 +99,12 @@ pub(crate) fn removes(subject: &mut Subject) {
         if together {
             let waiting = [remove(&run), creation(&run), put(&run, row(2, "new"))].map(|write| later(store, write));
             let results = waiting.map(|done| done().unwrap());
-            assert!(matches!(results[..], [Written::Done, Written::Begun { version: 0, .. }, Written::Done]));
+            assert!(matches!(results[..], [Written::Done, Written::Made { version: 0, .. }, Written::Done]));
         } else {
             end_of(store, &run);
             assert_eq!(now(store, remove(&run)), Ok(Written::Done));
             subject.reopen();
-            assert!(matches!(now(&**subject.store(), creation(&run)), Ok(Written::Begun { .. })));
+            assert!(matches!(now(&**subject.store(), creation(&run)), Ok(Written::Made { .. })));
             assert_eq!(now(&**subject.store(), put(&run, row(2, "new"))), Ok(Written::Done));
         }
         subject.reopen();

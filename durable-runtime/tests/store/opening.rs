@@ -79,7 +79,7 @@ fn a_second_opening_in_the_same_process_is_refused() {
     let pid = std::process::id();
     check_in_use(&path, pid, || refused(&path));
     assert_eq!(open(&path).unwrap_err(), StoreError::InUse { path: path.clone(), pid: Some(pid) });
-    assert!(matches!(now(&store, creation(&run("r"))), Ok(Written::Begun { .. })), "the holder is not disturbed");
+    assert!(matches!(now(&store, creation(&run("r"))), Ok(Written::Made { .. })), "the holder is not disturbed");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_holder_that_is_killed_leaves_no_lock() {
         check_in_use(&path, holder.pid(), || refused(&path));
         holder.kill();
         let store = open(&path).unwrap();
-        assert!(matches!(now(&store, creation(&run(&round.to_string()))), Ok(Written::Begun { .. })));
+        assert!(matches!(now(&store, creation(&run(&round.to_string()))), Ok(Written::Made { .. })));
         store.close().unwrap();
     }
 }
@@ -207,7 +207,7 @@ fn what_others_put_beside_the_store_is_left_alone() {
     let inode = is_there();
     for round in 0..3 {
         let store = open(&path).unwrap();
-        assert!(matches!(now(&store, creation(&run(&round.to_string()))), Ok(Written::Begun { .. })));
+        assert!(matches!(now(&store, creation(&run(&round.to_string()))), Ok(Written::Made { .. })));
         assert!(matches!(open(&path), Err(StoreError::InUse { .. })));
         store.close().unwrap();
         assert_eq!(is_there(), inode);
@@ -239,7 +239,7 @@ fn a_store_that_was_never_ready_is_made_again() {
     fs::remove_file(path.join("high-water")).unwrap();
     let store = open(&path).unwrap();
     assert_eq!(store.runs(None, None, 9), Ok(vec![]));
-    assert!(matches!(now(&store, creation(&run("r"))), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, creation(&run("r"))), Ok(Written::Made { .. })));
 }
 
 #[test]

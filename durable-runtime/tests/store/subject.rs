@@ -201,7 +201,7 @@ pub(crate) fn releasing(run: &RunId, epoch: Epoch) -> Write {
 /// Makes a run with one entry and claims it.
 pub(crate) fn born(store: &dyn Store, id: &str) -> (RunId, Epoch) {
     let run = run(id);
-    assert!(matches!(now(store, creation(&run)), Ok(Written::Begun { .. })));
+    assert!(matches!(now(store, creation(&run)), Ok(Written::Made { .. })));
     let epoch = claim(store, &run);
     (run, epoch)
 }

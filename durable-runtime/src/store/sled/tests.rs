@@ -84,7 +84,7 @@ fn a_full_disk_refuses_writes_and_harms_nothing() {
     let options = SledOptions::new();
     let probe = Box::new(move || Some(probe.load(Ordering::Relaxed)));
     let store = SledStore::open_with(dir.0.clone(), &options, probe).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
     let epoch = claim(&store);
     // Just too little for the write: four times its size beyond the reserve.
     free.store(RESERVE_BYTES + 3999, Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn a_full_disk_refuses_writes_and_harms_nothing() {
     for write in [append(epoch, 1, 1000), create(&"x".repeat(100))] {
         let small = matches!(write, Write::Create { .. });
         match now(&store, write) {
-            Ok(Written::Begun { .. }) if small => {}
+            Ok(Written::Made { .. }) if small => {}
             Err(StoreError::Refused { reason }) if !small => {
                 assert_eq!(&*reason, "16781215 bytes are free on the disk, the write needs 16781216");
                 assert_eq!(fs::read(dir.0.join("high-water")).unwrap(), before, "nothing was written");
@@ -121,7 +121,7 @@ fn on_a_full_disk_runs_are_claimed_and_released_if_nothing_is_to_be_written() {
     let probe = Arc::clone(&free);
     let probe = Box::new(move || Some(probe.load(Ordering::Relaxed)));
     let store = SledStore::open_with(dir.0.clone(), &SledOptions::new(), probe).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
     let epoch = claim(&store);
     let wait = Some(Wait { due: None, seen: 0, code: 0 });
     let release = |epoch, wait| Write::Release { run: run(), epoch, wait };
@@ -153,7 +153,7 @@ fn check_poisoning(break_it: impl FnOnce(&mut writer::Writer) -> Arc<AtomicBool>
     let mut opened = open::open(&dir.0, &options, plenty()).unwrap();
     let broken = break_it(&mut opened.writer);
     let store = SledStore::start(&dir.0, opened).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
     let epoch = claim(&store);
     assert_eq!(now(&store, append(epoch, 1, 10)), Ok(Written::Done));
     broken.store(true, Ordering::Relaxed);
@@ -198,7 +198,7 @@ fn a_failed_sync_poisons_the_store() {
     }
     store.close().unwrap();
     let store = SledStore::open(&dir.0, SledOptions::new()).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. } | Written::Exists)));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. } | Written::Exists)));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn all_that_waits_for_a_poisoned_group_is_told() {
 fn a_write_that_can_never_fit_is_rejected() {
     let dir = TempDir::new();
     let store = SledStore::open(&dir.0, SledOptions::new()).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
     let epoch = claim(&store);
     match now(&store, append(epoch, 1, WRITE_BYTES_MAX + 1)) {
         Err(StoreError::Rejected { reason }) => {

@@ -34,7 +34,7 @@ impl Group<'_> {
                 let Entry { number, version, .. } = self.existing(&run)?;
                 let epoch = self.claim_as(run, number)?;
                 self.lengthen(&entries);
-                Ok(Written::Begun { epoch, version })
+                Ok(Written::Made { epoch, version })
             }
             Write::Append(batch) => self.append(batch),
             Write::Put { run, row, to } => self.put(&run, &row, to),

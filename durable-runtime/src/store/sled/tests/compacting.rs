@@ -135,9 +135,9 @@ fn what_is_kept_is_the_same_and_takes_less_room() {
     let (generation, acts, head) = (Generation(0), vec![publish], None);
     let batch = Batch { run, epoch, generation, at, count, frames, acts, head };
     assert_eq!(now(&store, Write::Append(batch)), Ok(Written::Done));
-    assert!(matches!(now(&store, create("run 00")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("run 00")), Ok(Written::Made { .. })));
     assert!(
-        matches!(now(&store, create("run 03")), Ok(Written::Begun { .. })),
+        matches!(now(&store, create("run 03")), Ok(Written::Made { .. })),
         "a run that was not kept was never there"
     );
     store.close().unwrap();

@@ -72,7 +72,7 @@ fn others_write_while_a_large_run_is_removed() {
     };
     store.submit(Write::Remove { run: run() }, Box::new(remove));
     let (created, left) = told.recv().unwrap();
-    assert!(matches!(created, Ok(Written::Begun { .. })));
+    assert!(matches!(created, Ok(Written::Made { .. })));
     assert!(left > before - 1000, "one piece was between: {left} of {before} keys");
     assert_eq!((store.run(&run()), store.dump(&run())), (Ok(None), Ok(None)));
     // An entry, a state and a record.
@@ -101,7 +101,7 @@ fn a_removal_that_was_cut_short_is_finished_after_the_next_opening() {
             Some(if left > 0 { u64::MAX } else { 0 })
         });
         let store = SledStore::open_with(dir.0.clone(), &options, free_space).unwrap();
-        assert!(matches!(now(&store, create("other")), Ok(Written::Begun { .. })));
+        assert!(matches!(now(&store, create("other")), Ok(Written::Made { .. })));
         assert_eq!(now(&store, restore("r", &large(1000))), Ok(Written::Created));
         let before = keys(&store);
         let allow = move |_| allowed.store(pieces, Ordering::SeqCst);
@@ -120,7 +120,7 @@ fn a_removal_that_was_cut_short_is_finished_after_the_next_opening() {
         assert_eq!(keys_of(&opened.writer.medium), left);
         let store = SledStore::start(&dir.0, opened).unwrap();
         assert_eq!((store.run(&run()), store.runs(None, None, 9).unwrap().len()), (Ok(None), 1));
-        assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+        assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
         until_removed(&store, 6);
         assert_eq!((length_of(&store, "r"), length_of(&store, "other")), (1, 1));
         store.close().unwrap();
@@ -132,7 +132,7 @@ fn a_removal_that_was_cut_short_is_finished_after_the_next_opening() {
 fn a_restoring_that_came_to_nothing_leaves_nothing() {
     let dir = TempDir::new();
     let store = SledStore::open_with(dir.0.clone(), &SledOptions::new(), plenty()).unwrap();
-    assert!(matches!(now(&store, create("r")), Ok(Written::Begun { .. })));
+    assert!(matches!(now(&store, create("r")), Ok(Written::Made { .. })));
     assert_eq!(now(&store, restore("r", &large(1000))), Ok(Written::Exists));
     until_removed(&store, 3);
     let mut malformed = large(1000);

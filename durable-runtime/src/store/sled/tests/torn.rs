@@ -71,7 +71,7 @@ fn cut_everywhere(row_bytes: usize) -> usize {
     let [live, before, after, image] = ["live", "before", "after", "image"].map(|name| dir.0.join(name));
     let store = SledStore::open(&live, SledOptions::new()).unwrap();
     for id in ["r", "neighbour"] {
-        assert!(matches!(now(&store, create(id)), Ok(Written::Begun { .. })));
+        assert!(matches!(now(&store, create(id)), Ok(Written::Made { .. })));
     }
     let epoch = claim(&store);
     assert_eq!(
