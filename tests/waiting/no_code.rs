@@ -55,6 +55,7 @@ async fn what_comes_for_a_run_without_its_code_is_kept_until_the_code_is_back() 
         bench.until("run", "waiting for code").await;
         // The code comes with a call of it.
         bench.runtime.start("another", unlinked()).await.unwrap();
+        bench.until("run", "completed").await;
         assert_eq!(bench.end("run").await, json!(42));
     }
 }

@@ -78,7 +78,6 @@ impl Runtime {
             after = Some(last.clone());
             page.retain(|(_, record)| filter.may_have(record));
             for seen in self.survey(page, false).await? {
-                let seen = self.surely(seen).await?;
                 // It may have ended while it was looked at.
                 let fits = filter.live.is_none_or(|live| live != seen.status.is_terminal())
                     && filter.status.is_none_or(|status| status == seen.status.kind());
@@ -93,10 +92,7 @@ impl Runtime {
     pub(super) async fn info(&self, id: &RunId) -> Result<RunInfo, Error> {
         let record = self.record(id).await?;
         let seen = self.survey(vec![(id.clone(), record)], false).await?.pop();
-        match seen {
-            Some(seen) => Ok(info_of(self.surely(seen).await?)),
-            None => Err(Kind::RunNotFound(id.clone()).into()),
-        }
+        seen.map(info_of).ok_or_else(|| Kind::RunNotFound(id.clone()).into())
     }
 
     /// Where a run stands, in words for a message.

@@ -135,28 +135,6 @@ impl Runtime {
         Ok(seen.into_iter().flatten().collect())
     }
 
-    /// One that is being cancelled and is not in memory is looked at closely: only its code knows what is still open.
-    pub(super) async fn surely(&self, seen: Seen) -> Result<Seen, Error> {
-        if !seen.look.as_ref().is_some_and(|look| look.unsure) || self.shared().is_closing() {
-            return Ok(seen);
-        }
-        match self.look_closely(&seen.id).await {
-            Ok(Looked::Life(look)) => {
-                let status = look.status.clone().unwrap_or_else(|| seen.status.clone());
-                Ok(Seen { status, look: Some(look), ..seen })
-            }
-            // It is parked, or without code, and its log does not say that.
-            Ok(Looked::Log(look)) => Ok(Seen { look: Some(look), ..seen }),
-            Ok(Looked::Ended) => {
-                let again = self.newer(0, seen.id.clone()).await?.map(|(_, id, record)| (id, record));
-                let again = self.survey(again.into_iter().collect(), false).await?.pop();
-                Ok(again.unwrap_or(seen))
-            }
-            Err(error) if error.is_not_found() => Ok(seen),
-            Err(error) => Err(error),
-        }
-    }
-
     /// A run that has moved on while it was looked at; none if it was removed.
     async fn newer(&self, i: usize, id: RunId) -> Result<Option<(usize, RunId, RunRecord)>, Error> {
         let run = id.clone();
@@ -311,14 +289,11 @@ impl AnyRun {
     /// What in this run waits for a person, without waking it: steps in doubt, and open questions.
     pub(crate) async fn waits_for_people(&self) -> Result<(Vec<Hold>, Vec<OpenQuestion>), Error> {
         let record = self.runtime.record(&self.id).await?;
-        let look = match self.runtime.survey(vec![(self.id.clone(), record)], true).await?.pop() {
-            Some(seen) => self.runtime.surely(seen).await?.look.unwrap_or_default(),
-            None => Look::default(),
-        };
-        if look.unsure {
-            return Ok(Default::default());
-        }
-        Ok((look.holds, look.questions.into_iter().map(|ask| ask.question).collect()))
+        let seen = self.runtime.survey(vec![(self.id.clone(), record)], true).await?.pop();
+        let look = seen.and_then(|seen| seen.look).unwrap_or_default();
+        let holds = look.holds.iter().filter(|hold| look.is_open(&hold.path)).cloned().collect();
+        let questions = look.questions.iter().map(|ask| &ask.question).filter(|question| look.is_open(&question.path));
+        Ok((holds, questions.cloned().collect()))
     }
 }
 

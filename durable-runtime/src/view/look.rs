@@ -72,6 +72,12 @@ impl Look {
         look(life.state(), &about, Some(life), &BTreeSet::new())
     }
 
+    /// Whether a person is sent to the step at that path. Of a cancelled run only its code knows what a shield keeps open; without it,
+    /// what was asked for under one.
+    pub(crate) fn is_open(&self, path: &str) -> bool {
+        !self.unsure || path.split('/').any(|scope| scope.starts_with("shield["))
+    }
+
     /// At a run that has none. `lost`: see [`Stored::lost`].
     pub(crate) fn of(stored: &Stored, run: &RunId, store: StoreId, now: Millis, lost: &BTreeSet<StepNo>) -> Look {
         let generation = stored.generation;
@@ -212,22 +218,21 @@ fn status(state: &RunState, life: Option<&Life>, look: &Look, waits: Waits) -> S
         return status_of_end(end);
     }
     let over = state.ending.is_some() || state.cancel.is_some();
-    // Of a cancelled run only its code knows what a shield keeps open: nobody is sent to what may be open no more.
-    let person = !look.unsure;
-    let (held, asks) = (person && !look.holds.is_empty(), person && !look.questions.is_empty());
-    if life.is_none() && waits.needs_process(over, held || asks) {
+    let held = look.holds.iter().filter(|hold| look.is_open(&hold.path));
+    let held: Vec<_> = held.map(|hold| hold.step).collect();
+    let asked = look.questions.iter().filter(|ask| look.is_open(&ask.question.path));
+    let tokens: Vec<_> = asked.map(|ask| ask.question.token.clone()).collect();
+    if life.is_none() && waits.needs_process(over, !held.is_empty() || !tokens.is_empty()) {
         return Status::Interrupted;
     }
     if waits.running && !over {
         return Status::Running;
     }
-    if !waits.running && look.reconciling.is_empty() && held {
-        return Status::Held { steps: look.holds.iter().map(|hold| hold.step).collect() };
+    if !waits.running && look.reconciling.is_empty() && !held.is_empty() {
+        return Status::Held { steps: held };
     }
-    if !waits.running && asks && look.reconciling.is_empty() {
-        return Status::AwaitingAnswer {
-            tokens: look.questions.iter().map(|ask| ask.question.token.clone()).collect(),
-        };
+    if !waits.running && look.reconciling.is_empty() && !tokens.is_empty() {
+        return Status::AwaitingAnswer { tokens };
     }
     if over {
         let settling_until = life.and_then(Life::settling_until).map(system_time);
