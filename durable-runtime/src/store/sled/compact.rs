@@ -19,7 +19,7 @@ use crate::store::{
         SledOptions,
         identity::{self, Identity, SLED, SLED_NEW, SLED_OLD, io_error, sync_path},
         keys::{self, Class, Meta, Stored},
-        medium::{Changes, Medium},
+        medium::Medium,
         open::{self, Opened},
         read,
         writer::{FreeSpace, Room, Writer},
@@ -110,7 +110,7 @@ impl Compaction<'_> {
         open::full(store, open::synchronous(&new, &options.clone().best_effort(best_effort)), options)?;
         (self.between)();
         let to = Medium::open(store, &new, identity.segment_bytes, options.cache_bytes)?;
-        let mut copy = Copy { from, to: &to, room, batch: Changes::default(), keys: 0, bytes: 0, digest: 0 };
+        let mut copy = Copy { from, to: &to, room, batch: sled::Batch::default(), keys: 0, bytes: 0, digest: 0 };
         let copied = copy.runs(self).and_then(|runs| {
             let meta = Meta { commits: meta.commits + 1, digest: copy.digest, ..meta };
             copy.batch.insert(keys::META, keys::encode(keys::META, &meta.encode()));
@@ -137,7 +137,7 @@ struct Copy<'a> {
     from: &'a Medium,
     to: &'a Medium,
     room: &'a Room,
-    batch: Changes,
+    batch: sled::Batch,
     keys: usize,
     bytes: usize,
     digest: u128,

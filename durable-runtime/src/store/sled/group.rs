@@ -135,32 +135,37 @@ impl<'a> Group<'a> {
         let mut changes = Changes::default();
         for (key, value) in std::mem::take(&mut self.values) {
             let mut chunks = 0;
-            if keys::is_index(&key) {
+            let old = match keys::is_index(&key) {
+                true => self.stored(&key)?,
+                // Nobody has asked for it before.
+                false => self.medium.stored(&key)?,
+            };
+            if let Some(old) = old.as_ref().filter(|_| keys::is_index(&key)) {
                 // What was there goes out of the digest, and its chunks go out of the tree.
-                if let Some(old) = self.stored(&key)? {
-                    self.meta.digest = self.meta.digest.wrapping_sub(keys::digest(&key, &old));
-                    if let Some((_, keys::Stored::Chunks { count, .. })) = keys::decode(&old) {
-                        chunks = count;
-                    }
+                self.meta.digest = self.meta.digest.wrapping_sub(keys::digest(&key, old));
+                if let Some((_, keys::Stored::Chunks { count, .. })) = keys::decode(old) {
+                    chunks = count;
                 }
             }
             for index in 0..chunks {
-                changes.remove(keys::chunk(&key, index));
+                let chunk = keys::chunk(&key, index);
+                changes.set(chunk.clone(), self.medium.stored(&chunk)?, None);
             }
             let Some(value) = value else {
-                changes.remove(key);
+                changes.set(key, old, None);
                 continue;
             };
             if value.len() > CHUNK_BYTES {
-                for (index, chunk) in (0..).zip(value.chunks(CHUNK_BYTES)) {
-                    changes.insert(keys::chunk(&key, index), chunk);
+                for (index, bytes) in (0..).zip(value.chunks(CHUNK_BYTES)) {
+                    let chunk = keys::chunk(&key, index);
+                    changes.set(chunk.clone(), self.medium.stored(&chunk)?, Some(bytes.to_vec()));
                 }
             }
             let stored = keys::encode(&key, &value);
             if keys::is_index(&key) {
                 self.meta.digest = self.meta.digest.wrapping_add(keys::digest(&key, &stored));
             }
-            changes.insert(key, stored);
+            changes.set(key, old, Some(stored));
         }
         self.meta.commits += 1;
         Ok(Some((changes, self.meta)))

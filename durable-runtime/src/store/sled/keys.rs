@@ -308,17 +308,31 @@ pub(super) struct Undo {
     pub(super) stood: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
+/// An [`Undo`] as it is written.
+pub(super) struct UndoBytes(Vec<u8>);
+
+impl UndoBytes {
+    pub(super) fn push(&mut self, key: &[u8], stood: Option<&[u8]>) {
+        self.0.extend_from_slice(&(key.len() as u64).to_be_bytes());
+        self.0.extend_from_slice(key);
+        // The length is off by one, so that 0 can say that there was nothing.
+        self.0.extend_from_slice(&stood.map_or(0, |stood| stood.len() as u64 + 1).to_be_bytes());
+        self.0.extend_from_slice(stood.unwrap_or_default());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Undo {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut value = self.commits.to_be_bytes().to_vec();
-        for (key, stood) in &self.stood {
-            value.extend_from_slice(&(key.len() as u64).to_be_bytes());
-            value.extend_from_slice(key);
-            // The length is off by one, so that 0 can say that there was nothing.
-            value.extend_from_slice(&stood.as_ref().map_or(0, |stood| stood.len() as u64 + 1).to_be_bytes());
-            value.extend_from_slice(stood.as_deref().unwrap_or_default());
-        }
-        value
+    /// Begins to write one.
+    pub(super) fn encode(commits: u64) -> UndoBytes {
+        UndoBytes(commits.to_be_bytes().to_vec())
     }
 
     /// `None`: it is of no known form.

@@ -24,7 +24,7 @@ use crate::store::{
 
 /// How often sled cleans up old segments, in milliseconds. Flushing does not depend on it.
 const CLEAN_EVERY_MS: u64 = 500;
-/// What takes a group back must fit into this many bytes of keys and values: it is one value of the tree.
+/// What takes a group back has at most so many bytes: it is one value of the tree, and not cut into chunks.
 const UNDO_BYTES: usize = CHUNK_BYTES / 2;
 /// How long closing waits for sled's threads and for its lock, in milliseconds.
 const CLOSE_WAIT_MS: u32 = 10_000;
@@ -168,37 +168,26 @@ impl Medium {
     /// Where that would mean to write much twice it is one of sled's batches.
     pub(super) fn commit(&self, changes: Changes, meta: &Meta) -> Result<(), StoreError> {
         let meta_value = keys::encode(keys::META, &meta.encode());
-        match self.undo(&changes, meta.commits)? {
-            Some(undo) => self.guarded("write a group", |db| {
+        if let Some(undo) = changes.undo(meta.commits) {
+            return self.guarded("write a group", |db| {
                 if !changes.0.is_empty() {
                     db.insert(keys::UNDO, undo)?;
                 }
-                for (key, value) in changes.0 {
+                for (key, Change { value, .. }) in changes.0 {
                     set(db, key, value)?;
                 }
                 db.insert(keys::META, meta_value).map(drop)
-            }),
-            None => {
-                let mut whole = changes;
-                whole.insert(keys::META, meta_value);
-                self.apply(whole)
+            });
+        }
+        let mut batch = sled::Batch::default();
+        for (key, Change { value, .. }) in changes.0 {
+            match value {
+                Some(value) => batch.insert(key, value),
+                None => batch.remove(key),
             }
         }
-    }
-
-    /// What takes a group back, as it is to stand; `None` if that is too much for a value.
-    fn undo(&self, changes: &Changes, commits: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let mut undo = Undo { commits, stood: Vec::with_capacity(changes.0.len()) };
-        let mut bytes = 0;
-        for key in changes.0.keys() {
-            let stood = self.stored(key)?.map(|stood| stood.to_vec());
-            bytes += key.len() + stood.as_ref().map_or(0, Vec::len);
-            undo.stood.push((key.clone(), stood));
-            if bytes > UNDO_BYTES {
-                return Ok(None);
-            }
-        }
-        Ok(Some(keys::encode(keys::UNDO, &undo.encode())))
+        batch.insert(keys::META, meta_value);
+        self.apply(batch)
     }
 
     /// Takes back what a crash has left of a group that came after so many, if it has left a part. A crash within leaves
@@ -217,16 +206,8 @@ impl Medium {
         })
     }
 
-    /// Applies changes as one of sled's batches: a crash leaves all of it or nothing. They are durable after
-    /// [`Medium::flush`].
-    pub(super) fn apply(&self, changes: Changes) -> Result<(), StoreError> {
-        let mut batch = sled::Batch::default();
-        for (key, value) in changes.0 {
-            match value {
-                Some(value) => batch.insert(key, value),
-                None => batch.remove(key),
-            }
-        }
+    /// Applies one of sled's batches: a crash leaves all of it or nothing. It is durable after [`Medium::flush`].
+    pub(super) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
         self.guarded("write a batch", |db| db.apply_batch(batch))
     }
 
@@ -258,17 +239,33 @@ impl Medium {
     }
 }
 
-/// The new values of keys; `None` removes one.
+/// What a group changes, by key.
 #[derive(Debug, Default)]
-pub(super) struct Changes(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
+pub(super) struct Changes(BTreeMap<Vec<u8>, Change>);
+
+/// `None` is nothing.
+#[derive(Debug)]
+struct Change {
+    stood: Option<IVec>,
+    value: Option<Vec<u8>>,
+}
 
 impl Changes {
-    pub(super) fn insert(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.0.insert(key.into(), Some(value.into()));
+    /// `stood`: what stands under the key now, as it stands.
+    pub(super) fn set(&mut self, key: Vec<u8>, stood: Option<IVec>, value: Option<Vec<u8>>) {
+        self.0.insert(key, Change { stood, value });
     }
 
-    pub(super) fn remove(&mut self, key: impl Into<Vec<u8>>) {
-        self.0.insert(key.into(), None);
+    /// What takes them back, as it is to stand; `None` if that is too long.
+    fn undo(&self, commits: u64) -> Option<Vec<u8>> {
+        let mut undo = Undo::encode(commits);
+        for (key, Change { stood, .. }) in &self.0 {
+            undo.push(key, stood.as_deref());
+            if undo.len() > UNDO_BYTES {
+                return None;
+            }
+        }
+        Some(keys::encode(keys::UNDO, undo.as_bytes()))
     }
 }
 

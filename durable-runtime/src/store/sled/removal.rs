@@ -5,6 +5,8 @@
 //! nobody, and it goes in pieces between the groups of other writes, each piece a group of its own; the last one takes the
 //! key too. After a crash, or a closing, the keys that are still there say what is to be gone on with.
 
+use sled::IVec;
+
 use crate::store::{
     StoreError,
     sled::{
@@ -67,7 +69,7 @@ impl Piece {
         if keys::is_index(key) {
             self.meta.digest = self.meta.digest.wrapping_sub(keys::digest(key, stored));
         }
-        self.changes.remove(key);
+        self.changes.set(key.to_vec(), Some(IVec::from(stored)), None);
         self.keys += 1;
         self.bytes += stored.len();
     }

@@ -30,9 +30,10 @@ impl Group<'_> {
         match write {
             Write::Create { run, count, frames, head } => {
                 check_entries(count, 1, &frames)?;
-                let Some(entries) = self.create(&run, count, frames, head, 0)? else { return Ok(Written::Exists) };
-                let Entry { number, version, .. } = self.existing(&run)?;
-                let epoch = self.claim_as(run, number)?;
+                let Some((entries, version)) = self.create(&run, count, frames, head, 0)? else {
+                    return Ok(Written::Exists);
+                };
+                let epoch = self.claim_as(run, entries.number)?;
                 self.lengthen(&entries);
                 Ok(Written::Made { epoch, version })
             }
@@ -49,7 +50,7 @@ impl Group<'_> {
         }
     }
 
-    /// Makes a run, unless it is there, but for its first entries.
+    /// Makes a run, unless it is there, but for its first entries. Beside those: how many rows were put for it before.
     fn create(
         &mut self,
         run: &RunId,
@@ -57,20 +58,20 @@ impl Group<'_> {
         frames: Bytes,
         head: Head,
         owner: u128,
-    ) -> Result<Option<Entries>, StoreError> {
+    ) -> Result<Option<(Entries, u64)>, StoreError> {
         let (was, early) = match self.entry(run)? {
             Some(Entry { head: Some(_), .. }) => return Ok(None),
             Some(early) => (Some(Class::Unborn), early),
             None => (None, Entry::new(self.new_number())),
         };
-        let (number, generation) = (early.number, head.generation);
+        let (number, version, generation) = (early.number, early.version, head.generation);
         let state = State { generation, length: Seq(u64::from(count)) };
         self.set(keys::state(number), Some(state.encode()));
         if owner != 0 {
             self.set(keys::owner(number), Some(owner.to_be_bytes().to_vec()));
         }
         self.set_entry(run, was, &Entry { head: Some(head), ..early });
-        Ok(Some(Entries { number, generation, at: Seq(0), count, frames }))
+        Ok(Some((Entries { number, generation, at: Seq(0), count, frames }, version)))
     }
 
     fn claim(&mut self, run: RunId, aside: Option<Bytes>) -> Result<Written, StoreError> {
@@ -155,7 +156,7 @@ impl Group<'_> {
             }
             Act::Take { row } => self.take(number, row)?,
             Act::Create { run: other, count, frames, head, owner, taken } => {
-                if let Some(entries) = self.create(&other, count, frames, head, owner)? {
+                if let Some((entries, _)) = self.create(&other, count, frames, head, owner)? {
                     return Ok(Some(entries));
                 }
                 let other = self.existing(&other)?.number;

@@ -84,7 +84,7 @@ fn held(store: &Path) -> Vec<(RunId, Dump)> {
 }
 
 pub(super) fn dumps(store: &SledStore) -> Vec<(RunId, Dump)> {
-    let runs = store.runs(None, None, 99).unwrap().into_iter();
+    let runs = store.runs(None, None, 999).unwrap().into_iter();
     runs.map(|(run, _)| (run.clone(), store.dump(&run).unwrap().unwrap())).collect()
 }
 

@@ -15,17 +15,17 @@ fn row(id: u128, bytes: usize) -> Row {
     Row { id, kind: 1, bytes: Bytes::from(vec![6; bytes]) }
 }
 
-/// A write that changes, makes and removes what stands under keys of every kind.
-fn everything(epoch: Epoch) -> Write {
+/// A write that changes, makes and removes what stands under keys of every kind, and makes so many runs.
+fn everything(epoch: Epoch, children: u32) -> Write {
     let other = |name: &str| RunId::new(name).unwrap();
     let head = |text: &'static str| Head { generation: Generation(0), live: true, bytes: Bytes::from(text) };
-    let child = Act::Create {
-        run: other("child"),
+    let child = |nth: u32| Act::Create {
+        run: other(&nth.to_string()),
         count: 1,
         frames: Bytes::from_static(b"born"),
         head: head("child"),
         owner: 5,
-        taken: row(9, 4),
+        taken: row(u128::from(nth) + 9, 4),
     };
     let published = |name: &str| Act::Publish { name: name.into(), value: Bytes::from_static(b"new") };
     Write::Append(Batch {
@@ -35,13 +35,15 @@ fn everything(epoch: Epoch) -> Write {
         at: Seq(2),
         count: 2,
         frames: Bytes::from_static(b"two more"),
-        acts: vec![
+        acts: [
             Act::Take { row: 1 },
             Act::Put { to: other("neighbour"), row: row(3, 50) },
-            child,
             published("old"),
             published("other"),
-        ],
+        ]
+        .into_iter()
+        .chain((0..children).map(child))
+        .collect(),
         head: Some(Head { live: false, ..head("ended") }),
     })
 }
@@ -65,8 +67,8 @@ fn is_torn(store: &Path) -> bool {
 }
 
 /// Makes such a write, cuts what it brought to the disk in many places, and sees to it that each image opens with all of
-/// it or nothing. Returns how often sled alone had a part.
-fn cut_everywhere(row_bytes: usize) -> usize {
+/// it or nothing. `row_bytes`: of a row that it removes. Returns how often sled alone had a part.
+fn cut_everywhere(row_bytes: usize, children: u32) -> usize {
     let dir = TempDir::new();
     let [live, before, after, image] = ["live", "before", "after", "image"].map(|name| dir.0.join(name));
     let store = SledStore::open(&live, SledOptions::new()).unwrap();
@@ -84,7 +86,7 @@ fn cut_everywhere(row_bytes: usize) -> usize {
     }
     assert_eq!(now(&store, old), Ok(Written::Done));
     copy(&live, &before);
-    assert_eq!(now(&store, everything(epoch)), Ok(Written::Done));
+    assert_eq!(now(&store, everything(epoch, children)), Ok(Written::Done));
     copy(&live, &after);
     store.close().unwrap();
 
@@ -128,10 +130,15 @@ fn cut_everywhere(row_bytes: usize) -> usize {
 
 #[test]
 fn a_group_that_was_cut_short_is_taken_back() {
-    assert!(cut_everywhere(60) > 10, "what is taken back must be there first");
+    assert!(cut_everywhere(60, 1) > 10, "what is taken back must be there first");
 }
 
 #[test]
 fn a_group_that_replaces_large_values_is_not_cut() {
-    assert_eq!(cut_everywhere(40_000), 0, "it is one of sled's batches");
+    assert_eq!(cut_everywhere(40_000, 1), 0, "it is one of sled's batches");
+}
+
+#[test]
+fn a_group_that_makes_hundreds_of_runs_is_not_cut() {
+    assert_eq!(cut_everywhere(60, 350), 0, "what it changes is short, and much");
 }
