@@ -24,7 +24,7 @@ pub(crate) use look::{Look, OpenAsk, status_of_end};
 pub use status::{Status, StatusKind, StatusKindError};
 pub(crate) use steps::StepTable;
 pub use steps::{StepKind, StepState, StepView};
-pub(crate) use stored::{Stored, fold_log};
+pub(crate) use stored::{Stored, ended_children, fold_log};
 pub(crate) use token::Token;
 
 /// A run in a list.

@@ -1,6 +1,6 @@
 //! Runs in a list, and all about one of them.
 
-use std::{collections::BTreeSet, time::SystemTime};
+use std::time::SystemTime;
 
 use super::{
     Answer, Done, HoldRow, Out, PAGE_BYTES, QuestionRow, RunFilter, RunRow, Show, StepRow, Stop,
@@ -10,13 +10,11 @@ use super::{
 };
 use crate::{
     entry::{Entry, Kind, decode, next_frame},
-    fold::{StepState, What},
     id::{Generation, RunId, Seq},
-    mailbox::Message,
     runtime::{Filter, Runtime},
     store::{Store, StoreError},
     value::Value,
-    view::{self, RunInfo, Status, StepKind, StepView, fold_log},
+    view::{self, RunInfo, Status, StepKind, StepView, ended_children, fold_log},
 };
 
 fn now(runtime: &Runtime) -> SystemTime {
@@ -83,18 +81,9 @@ fn import_too(child: &RunId) -> String {
 pub(super) fn open_children(store: &dyn Store, run: &RunId) -> Result<Vec<RunId>, StoreError> {
     let Some(record) = store.run(run)?.filter(|record| record.head.live) else { return Ok(Vec::new()) };
     let Ok(stored) = fold_log(store, run, record.head.generation) else { return Ok(Vec::new()) };
-    let mut ended = BTreeSet::new();
-    for (_, row) in store.rows(run, 0, usize::MAX)? {
-        if let Some(Message::Child { child, .. }) = Message::read(&row) {
-            ended.insert(child);
-        }
-    }
-    let open = stored.state.steps.values().filter(|step| step.state == StepState::Waiting);
-    let children = open.filter_map(|step| match &step.what {
-        What::Child { run, .. } => RunId::new(&**run).ok(),
-        _ => None,
-    });
-    Ok(children.filter(|child| !ended.contains(child.as_str())).collect())
+    let ended = ended_children(store, run)?;
+    let open = stored.open_children().filter(|(.., child)| !ended.contains(*child));
+    Ok(open.filter_map(|(.., child)| RunId::new(child).ok()).collect())
 }
 
 /// Those of them that are not in the store.

@@ -9,10 +9,9 @@ use crate::{
     fold::{RunState, StepState, What},
     head::{Aside, HeadInfo},
     id::RunId,
-    mailbox::Message,
     park,
     store::{RunRecord, Store, StoreError, Wait, Write},
-    view::{Stored, fold_log},
+    view::{Stored, ended_children, fold_log},
 };
 
 /// How often a run is looked at before something is said of it: one that moves while it is looked at may seem stranded, one that is
@@ -232,11 +231,10 @@ impl Resting<'_> {
 
     /// A child that is not in the store and has left no word: it was not imported with its parent.
     fn waits_for_nobody(&self, stored: &Stored) -> Result<Option<Wrong>, StoreError> {
-        for (no, step) in stored.state.steps.iter() {
-            if let (What::Child { run, path, .. }, StepState::Waiting) = (&step.what, &step.state)
-                && let Ok(id) = RunId::new(&**run)
+        for (no, path, run) in stored.open_children() {
+            if let Ok(id) = RunId::new(run)
                 && self.store.run(&id)?.is_none()
-                && !has_word_of(self.store, self.id, run)?
+                && !ended_children(self.store, self.id)?.contains(run)
             {
                 let what = format!("step {no} ({path}) waits for run {run:?}, which is not in this store");
                 return Ok(Some(Wrong { what, next: Some(IMPORT_CHILD) }));
@@ -249,14 +247,12 @@ impl Resting<'_> {
     fn wakes(&self, stored: &Stored, wait: Wait) -> Result<Result<(), Wrong>, StoreError> {
         // First: a child that is gone ends never, whatever else makes the run look at everything again.
         let mut comes = false;
-        for (no, step) in stored.state.steps.iter() {
-            if let (What::Child { run, path, .. }, StepState::Waiting) = (&step.what, &step.state) {
-                if let Err(Wrong { what, next }) = self.child(run)? {
-                    let what = format!("step {no} ({path}) waits for run {run:?}, {what}");
-                    return Ok(Err(Wrong { what, next }));
-                }
-                comes = true;
+        for (no, path, run) in stored.open_children() {
+            if let Err(Wrong { what, next }) = self.child(run)? {
+                let what = format!("step {no} ({path}) waits for run {run:?}, {what}");
+                return Ok(Err(Wrong { what, next }));
             }
+            comes = true;
         }
         if let Some(due) = wait.due {
             // A time that has come or will come makes it look at everything else again.
@@ -315,10 +311,4 @@ impl Resting<'_> {
 /// Whether a cancel was taken: what is open then may be stopped, and its log alone does not say so.
 fn stops(state: &RunState) -> bool {
     state.cancel.is_some()
-}
-
-/// Whether a child's end is in its parent's mailbox.
-fn has_word_of(store: &dyn Store, parent: &RunId, run: &str) -> Result<bool, StoreError> {
-    let rows = store.rows(parent, 0, usize::MAX)?;
-    Ok(rows.iter().any(|(_, row)| matches!(Message::read(row), Some(Message::Child { child, .. }) if child == run)))
 }

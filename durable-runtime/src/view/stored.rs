@@ -55,7 +55,25 @@ pub(crate) fn fold_log(store: &dyn Store, run: &RunId, generation: Generation) -
     Ok(stored)
 }
 
+/// The children whose ends are in a run's mailbox. Blocks on the store.
+pub(crate) fn ended_children(store: &dyn Store, run: &RunId) -> Result<BTreeSet<String>, StoreError> {
+    let rows = store.rows(run, 0, usize::MAX)?;
+    let child = |message| match message {
+        Message::Child { child, .. } => Some(child),
+        _ => None,
+    };
+    Ok(rows.iter().filter_map(|(_, row)| Message::read(row).and_then(child)).collect())
+}
+
 impl Stored {
+    /// The children whose ends are not in the log: step, path and id.
+    pub(crate) fn open_children(&self) -> impl Iterator<Item = (StepNo, &str, &str)> {
+        self.state.steps.iter().filter_map(|(no, step)| match (&step.what, &step.state) {
+            (What::Child { run, path, .. }, StepState::Waiting) => Some((*no, &**path, &**run)),
+            _ => None,
+        })
+    }
+
     /// The steps that are in doubt without their log saying so: what must not happen twice was called, and neither is its outcome in the mailbox,
     /// nor is its body here. `is_here`: by path and attempt. Blocks on the store.
     pub(crate) fn lost(
