@@ -4,6 +4,8 @@
 
 #[path = "counts/held.rs"]
 mod held;
+#[path = "common/pass_on.rs"]
+mod pass_on;
 
 use std::time::Duration;
 

@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use durable::{
-    Generation, RunId, Seq, StoreError,
+    StoreError,
     store::{
-        About, Done, Dump, Published, Record, Row, RunRecord, Store, Write, Written,
+        Done, Store, Write, Written,
         sled::{Counts, SledStore},
     },
 };
 use tokio::sync::watch;
+
+use crate::pass_on::pass_on;
 
 type Answer = Box<dyn FnOnce() + Send>;
 
@@ -48,9 +50,7 @@ impl Held {
 }
 
 impl Store for Held {
-    fn about(&self) -> &About {
-        self.store.about()
-    }
+    pass_on!(store);
 
     fn submit(&self, write: Write, done: Done) {
         let Write::Append(batch) = &write else { return self.store.submit(write, done) };
@@ -72,44 +72,5 @@ impl Store for Held {
             }
         };
         self.store.submit(write, Box::new(answer));
-    }
-
-    fn read(
-        &self,
-        run: &RunId,
-        generation: Generation,
-        from: Seq,
-        bytes_max: usize,
-    ) -> Result<Vec<Record>, StoreError> {
-        self.store.read(run, generation, from, bytes_max)
-    }
-
-    fn rows(&self, run: &RunId, after: u64, most: usize) -> Result<Vec<(u64, Row)>, StoreError> {
-        self.store.rows(run, after, most)
-    }
-
-    fn published(&self, run: &RunId) -> Result<Vec<(Arc<str>, Published)>, StoreError> {
-        self.store.published(run)
-    }
-
-    fn dump(&self, run: &RunId) -> Result<Option<Dump>, StoreError> {
-        self.store.dump(run)
-    }
-
-    fn run(&self, run: &RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.store.run(run)
-    }
-
-    fn runs(
-        &self,
-        live: Option<bool>,
-        after: Option<&RunId>,
-        most: usize,
-    ) -> Result<Vec<(RunId, RunRecord)>, StoreError> {
-        self.store.runs(live, after, most)
-    }
-
-    fn close(&self) -> Result<(), StoreError> {
-        self.store.close()
     }
 }
