@@ -536,7 +536,7 @@ fn spawn(
     let task = async move {
         // Taken in whole, so that it stands for the task also before its first poll.
         let mut guard = guard;
-        let New { turn, made } = new.unwrap_or(New { turn: None, made: None });
+        let New { turn, made } = new.unwrap_or_default();
         // After a crash, or with other code, that may be every run of the store: what waits for its turn is small.
         let turn = match beginning {
             Beginning::Released | Beginning::AfterCrash if !aside.replaying => {

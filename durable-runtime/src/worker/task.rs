@@ -107,6 +107,7 @@ struct Reading {
 }
 
 /// A run that was made a moment ago, by this process.
+#[derive(Default)]
 pub(crate) struct New {
     /// Its turn to begin.
     pub(crate) turn: Option<OwnedSemaphorePermit>,
@@ -354,9 +355,13 @@ impl RunTask {
         match opened {
             Opened::Live => Ok(life),
             Opened::Ended => Err(Fate::of_end(life.state().ending.clone())),
-            Opened::Stopped(stop) => Err(Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))),
+            Opened::Stopped(stop) => Err(self.parked(&stop)),
             Opened::NoCode { workflow, module } => Err(Fate::NoCode { workflow, module }),
         }
+    }
+
+    fn parked(&self, stop: &Stop) -> Fate {
+        Fate::Parked(ParkedInfo::of(stop, self.shared.clock.wall()))
     }
 
     /// Polls a new run for the first time: there is nothing to read, so it need not go where reading may block.
@@ -367,10 +372,7 @@ impl RunTask {
             let mut life = Life::new(setting, source);
             (life.replay(self.shared.now(), Some(&*self.shared.code)), life)
         }));
-        begun.map_err(|payload| {
-            let stop = Stop::Panicked { message: panic_text(payload), after: None };
-            Fate::Parked(ParkedInfo::of(&stop, self.shared.clock.wall()))
-        })
+        begun.map_err(|payload| self.parked(&Stop::Panicked { message: panic_text(payload), after: None }))
     }
 
     /// Replays the log; a store that cannot read for now is asked again, for a while.
@@ -379,7 +381,6 @@ impl RunTask {
         let inherited = self.bodies.iter().filter(|((generation, ..), _)| *generation == self.generation);
         let inherited: BTreeMap<_, _> =
             inherited.map(|((_, step, attempt), body)| ((*step, *attempt), body.slot)).collect();
-        let parked = |stop: &Stop| Fate::Parked(ParkedInfo::of(stop, self.shared.clock.wall()));
         for left in (0..READS_MAX).rev() {
             let permit = self.shared.replays.acquire().await.ok();
             let (shared, setting_now, inherited, elapsing) =
@@ -395,14 +396,14 @@ impl RunTask {
                 Ok(Ok(replayed)) => return Ok(replayed),
                 Err(e) => {
                     return Err(match e.try_into_panic() {
-                        Ok(payload) => parked(&Stop::Panicked { message: panic_text(payload), after: None }),
+                        Ok(payload) => self.parked(&Stop::Panicked { message: panic_text(payload), after: None }),
                         // The tokio runtime is shutting down.
                         Err(_) => Fate::Gone,
                     });
                 }
             };
             if left == 0 || !failed.may_pass() {
-                return Err(parked(&Stop::Store(failed)));
+                return Err(self.parked(&Stop::Store(failed)));
             }
             tracing::warn!("cannot read the run's log, and tries again: {failed}");
             self.again_later().await?;
@@ -517,7 +518,7 @@ impl RunTask {
         match (&life.lost, &life.stop) {
             (Some(Lost::Fenced), _) => Fate::Gone,
             (Some(Lost::Rejected { seq, reason }), _) => Fate::Parked(ParkedInfo::rejected(*seq, reason, since)),
-            (None, Some(stop)) => Fate::Parked(ParkedInfo::of(stop, since)),
+            (None, Some(stop)) => self.parked(stop),
             (None, None) if life.is_over() && life.log.is_settled() => Fate::of_end(life.state().ending.clone()),
             (None, None) => Fate::Closing,
         }
