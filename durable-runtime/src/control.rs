@@ -10,6 +10,7 @@ use crate::{
     id::{Attempt, Generation, RunId, StepNo},
     runtime::Runtime,
     store::{StoreError, Write, Written},
+    worker::Known,
 };
 
 mod check;
@@ -225,7 +226,7 @@ async fn import_run(runtime: &Runtime, unfinished: bool, mut lines: mpsc::Receiv
     }
     if record.head.live {
         // It goes on here, now, whatever it waited for in the other store.
-        shared.adopt(id.clone(), &record, false);
+        shared.adopt(id.clone(), &record, Known::Stored);
     }
     let of = id.clone();
     let children = shared.read(move |store| list::missing_children(store, &of)).await?;

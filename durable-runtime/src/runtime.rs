@@ -17,7 +17,7 @@ use crate::{
     head::Aside,
     id::{RunId, Seq},
     store::{Durability, RunRecord, StoreError},
-    worker::{Code, Shared, Timers},
+    worker::{Code, Known, Shared, Timers},
 };
 
 mod audit;
@@ -149,7 +149,7 @@ impl Runtime {
                     }
                     _ => {
                         going_on += 1;
-                        shared.adopt(id, &record, false);
+                        shared.adopt(id, &record, Known::Stored);
                     }
                 }
             }

@@ -24,9 +24,9 @@ use crate::{
     effect::{BodyEnd, Resources},
     entry::{End, RunStarted},
     head::{Aside, ParkedInfo},
-    id::{Attempt, Generation, RunId, Seq, StepNo},
+    id::{Attempt, Epoch, Generation, RunId, Seq, StepNo},
     log::BatchNo,
-    store::{Addressee, Row, RunRecord, Store, StoreError, Write, Written},
+    store::{Addressee, Row, RunRecord, Store, StoreError, Wait, Write, Written},
     value::ValueError,
     view::Look,
 };
@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) runs: Mutex<HashMap<RunId, Arc<RunCell>>>,
     /// Runs that are not in memory and are due at a time.
     asleep: Mutex<HashMap<RunId, Asleep>>,
+    /// Runs that have left memory, and the claims that they have let go of without the store having said so.
+    leaving: Mutex<HashMap<RunId, Epoch>>,
     /// Runs that are being looked at because something has come for them, and whether something has come since.
     waking: Mutex<HashMap<RunId, bool>>,
     pub(crate) timers: Timers,
@@ -169,6 +171,7 @@ impl Shared {
             resumed: AtomicBool::new(false),
             runs: Mutex::default(),
             asleep: Mutex::default(),
+            leaving: Mutex::default(),
             waking: Mutex::default(),
             timers: Timers::default(),
             replays: Semaphore::new(runs_at_once.max(1)),
@@ -189,17 +192,17 @@ impl Shared {
         self.observing || *self.closing.borrow()
     }
 
-    /// Has a run in memory and going on, once. `fresh`: its log was made a moment ago.
-    pub(crate) fn adopt(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool) {
-        self.adopt_with(id, record, fresh, None);
+    /// Has a run in memory and going on, once.
+    pub(crate) fn adopt(self: &Arc<Shared>, id: RunId, record: &RunRecord, known: Known) {
+        self.adopt_with(id, record, known, None);
     }
 
     /// [`Shared::adopt`] for a run that was made a moment ago.
     pub(crate) fn adopt_new(self: &Arc<Shared>, id: RunId, record: &RunRecord, new: New) {
-        self.adopt_with(id, record, true, Some(new));
+        self.adopt_with(id, record, Known::Made, Some(new));
     }
 
-    fn adopt_with(self: &Arc<Shared>, id: RunId, record: &RunRecord, fresh: bool, new: Option<New>) {
+    fn adopt_with(self: &Arc<Shared>, id: RunId, record: &RunRecord, known: Known, new: Option<New>) {
         if self.is_closing() {
             return;
         }
@@ -220,12 +223,18 @@ impl Shared {
             }
         };
         cell.found.store(!self.resumed.load(Ordering::Acquire), Ordering::Relaxed);
-        cell.durable.send_replace((record.head.generation, Seq(u64::from(fresh))));
-        let aside = Aside::read(record.aside.as_ref());
-        let beginning = match (fresh, record.wait) {
-            (true, _) => Beginning::Fresh,
-            (false, Some(_)) => Beginning::Released,
-            (false, None) => Beginning::AfterCrash,
+        cell.durable.send_replace((record.head.generation, Seq(u64::from(known == Known::Made))));
+        let aside = match known {
+            Known::Left => {
+                lock(&self.leaving).remove(&cell.id);
+                Aside::default()
+            }
+            Known::Made | Known::Stored => Aside::read(record.aside.as_ref()),
+        };
+        let beginning = match (known, record.wait) {
+            (Known::Made, _) => Beginning::Fresh,
+            (Known::Left, _) | (Known::Stored, Some(_)) => Beginning::Released,
+            (Known::Stored, None) => Beginning::AfterCrash,
         };
         spawn(self, cell, aside, record.head.generation, beginning, elapsing, new);
     }
@@ -292,28 +301,33 @@ impl Shared {
     async fn wake(self: &Arc<Shared>, id: &RunId) {
         let shared = self;
         loop {
-            {
+            let left = {
                 let runs = shared.runs();
                 if let Some(cell) = runs.get(id)
                     && !cell.asleep.load(Ordering::Relaxed)
                 {
                     return cell.tell(Input::Mail);
                 }
-            }
+                // Looked up before the record is read: what is written by now is read as it was written.
+                lock(&shared.leaving).contains_key(id)
+            };
             let run = id.clone();
             let look = move |store: &dyn Store| {
                 let Some(record) = store.run(&run)? else { return Ok(None) };
-                // One that left memory a moment ago may not have been released in the store yet, so waiting for nothing
-                // is not enough: its code has asked for something before.
-                let made = record.wait.is_none()
+                let made = !left
+                    && record.wait.is_none()
                     && store.read(&run, record.head.generation, Seq(1), 1).is_ok_and(|asked| asked.is_empty());
                 Ok(Some((record, made)))
             };
             match shared.read(look).await {
                 Ok(Some((record, made))) if record.head.live => {
-                    // Live, in no memory and at its beginning: it was made a moment ago.
-                    let fresh = made && shared.resumed.load(Ordering::Acquire);
-                    return shared.adopt(id.clone(), &record, fresh);
+                    let known = match left {
+                        true => Known::Left,
+                        // Live, in no memory and at its beginning: it was made a moment ago.
+                        false if made && shared.resumed.load(Ordering::Acquire) => Known::Made,
+                        false => Known::Stored,
+                    };
+                    return shared.adopt(id.clone(), &record, known);
                 }
                 // Ended, or not made yet.
                 Ok(_) | Err(StoreError::Closed | StoreError::Poisoned { .. }) => return,
@@ -325,6 +339,19 @@ impl Shared {
                 _ = closing.wait_for(|closing| *closing) => return,
             }
         }
+    }
+
+    /// A run leaves memory, and lets go of its claim. Until that is written its record says of it what it said in the last replay.
+    fn release(self: &Arc<Shared>, run: RunId, epoch: Epoch, wait: Wait) {
+        lock(&self.leaving).insert(run.clone(), epoch);
+        let (shared, id) = (self.clone(), run.clone());
+        let written = move |result: Result<Written, StoreError>| {
+            let mut leaving = lock(&shared.leaving);
+            if result.is_ok() && leaving.get(&id) == Some(&epoch) {
+                leaving.remove(&id);
+            }
+        };
+        self.store.submit(Write::Release { run, epoch, wait: Some(wait) }, Box::new(written));
     }
 
     /// Lets a run that waits go on at its time, while it is not in memory.
@@ -517,6 +544,17 @@ impl RunCell {
 
 /// Finds the code of a stored run among what link-time registration knows and what was started here.
 pub(crate) type Code = Arc<dyn Fn(&RunStarted<'_>) -> Option<&'static WorkflowMeta> + Send + Sync>;
+
+/// What this process knows of a run that is to go on, beside its record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Its log was made a moment ago.
+    Made,
+    /// It has left memory in good order; the record may be older than that.
+    Left,
+    /// No more than the record says.
+    Stored,
+}
 
 /// Starts the task of a run that is in the store.
 fn spawn(

@@ -310,9 +310,14 @@ impl Process {
                 return Ok(Fate::Wrong(format!("nothing moves any more: {:?}", outside::unfinished(runtime).await?)));
             }
             outside::look(runtime, RUN, &self.known).await?;
+            let before = self.disk.store.writes();
             let unfinished = outside::unfinished(runtime).await?;
             if unfinished.is_empty() {
-                return Ok(Fate::Ended(self.ended(&run).await?));
+                // The list is no snapshot: a run that was looked at last may have made another one, and ended meanwhile.
+                if self.disk.is_settled() && self.disk.store.writes() == before {
+                    return Ok(Fate::Ended(self.ended(&run).await?));
+                }
+                continue;
             }
             if !cancelled && self.job.cancel_at.is_some_and(|at| self.disk.store.writes() >= at) {
                 cancelled = true;

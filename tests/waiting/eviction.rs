@@ -1,15 +1,24 @@
 //! Runs that wait leave memory, and come back for what they wait for: each alone, and by its own log.
 
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use durable::{
-    Reply, RunId,
+    Reply, RunId, Status,
     store::{Done, Store, Write, memory::MemoryStore},
 };
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::{
-    bench::{BOTH, Backend, Bench, act, doubtful, look, secs, until},
+    bench::{BOTH, Backend, Bench, act, doubtful, in_time, look, secs, until},
     counting::replayed,
     pass_on::pass_on,
 };
@@ -179,6 +188,83 @@ impl Store for SlowClaims {
 }
 
 const LEAVING: Duration = Duration::from_millis(5);
+
+/// That a run has left is not written before the run is claimed again.
+#[derive(Clone, Default)]
+struct LateReleases {
+    store: Arc<MemoryStore>,
+    late: Arc<Mutex<Vec<(Write, Done)>>>,
+    left: watch::Sender<usize>,
+}
+
+impl Store for LateReleases {
+    pass_on!(store);
+
+    fn submit(&self, write: Write, done: Done) {
+        match write {
+            Write::Release { .. } | Write::Aside { .. } => {
+                let releases = matches!(write, Write::Release { .. });
+                self.late.lock().unwrap().push((write, done));
+                self.left.send_modify(|left| *left += usize::from(releases));
+            }
+            Write::Claim { .. } => {
+                let late = std::mem::take(&mut *self.late.lock().unwrap());
+                late.into_iter().chain([(write, done)]).for_each(|(write, done)| self.store.submit(write, done));
+            }
+            write => self.store.submit(write, done),
+        }
+    }
+}
+
+#[durable::workflow]
+async fn adds(times: u32) -> u32 {
+    let mut sum = 0;
+    for _ in 0..times {
+        sum += durable::signal::<u32>("go").await;
+    }
+    sum
+}
+
+/// Its record says that it is being replayed, for longer than it is: the process has survived that all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_woken_before_it_is_written_that_it_left_has_not_killed_its_process() {
+    const TIMES: u32 = 20;
+    let store = LateReleases::default();
+    let bench = Bench::over(store.clone()).await;
+    let run = bench.runtime.start("run", adds(TIMES)).await.unwrap();
+    for n in 0..TIMES {
+        in_time("it to leave", store.left.subscribe().wait_for(|left| *left > n as usize)).await.unwrap();
+        run.signal("go", &1_u32).await.unwrap();
+    }
+    assert_eq!(bench.end("run").await, json!(TIMES));
+}
+
+static MENDED: AtomicBool = AtomicBool::new(false);
+
+#[durable::workflow]
+async fn panics_until_mended() -> durable::Result<u64> {
+    look("oven").await?;
+    assert!(MENDED.load(Ordering::Relaxed), "out of cheese");
+    doubtful("wire").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_parked_and_has_left_memory_since_is_not_shown_as_parked() {
+    let bench = Bench::forgetful(Backend::Sled).await;
+    bench.runtime.start("run", panics_until_mended()).await.unwrap();
+    bench.until("run", "parked").await;
+    MENDED.store(true, Ordering::Relaxed);
+    let bench = bench.restarted_built(Duration::ZERO, |builder| builder.evict_after(Duration::ZERO)).await;
+    bench.until_away("run").await;
+    let held = bench.status("run").await;
+    assert!(!matches!(held, Status::Parked(_)), "{held:?}");
+    let bench = bench.restarted_built(Duration::ZERO, |builder| builder.evict_after(Duration::ZERO)).await;
+    assert_eq!(bench.status("run").await, held);
+    assert_eq!(replayed(&bench.store.take()), ids(&["run"]), "to be shown, and for nothing else");
+    let holds = bench.runtime.holds().await.unwrap();
+    bench.runtime.resolve("run", holds[0].step, holds[0].attempt, durable::Resolution::run_again()).await.unwrap();
+    assert_eq!(bench.end("run").await, json!({ "Ok": 7 }));
+}
 
 /// So that a run takes a while to leave memory.
 struct Heavy;

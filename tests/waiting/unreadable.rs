@@ -1,8 +1,11 @@
 //! Runs that are woken while the store cannot read.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use durable::{
@@ -23,7 +26,7 @@ async fn waits() -> durable::Result<u64> {
 
 /// A store that cannot read a log as often as it is told.
 struct Unreadable {
-    inner: MemoryStore,
+    inner: Arc<MemoryStore>,
     left: Arc<AtomicUsize>,
 }
 
@@ -46,7 +49,7 @@ impl Store for Unreadable {
 /// A run that has left memory, is sent something, and finds that the store cannot read so often.
 async fn woken(fails: usize) -> (Bench, Arc<AtomicUsize>) {
     let left = Arc::new(AtomicUsize::new(0));
-    let bench = Bench::over(Unreadable { inner: MemoryStore::new(), left: left.clone() }).await;
+    let bench = Bench::over(Unreadable { inner: Arc::default(), left: left.clone() }).await;
     bench.runtime.start("run", waits()).await.unwrap();
     bench.until_away("run").await;
     left.store(fails, Ordering::SeqCst);
@@ -89,4 +92,28 @@ async fn a_run_that_cannot_be_read_for_long_is_parked_and_no_backup_is_asked_for
     bench.runtime.retry("run").await.unwrap();
     assert_eq!(bench.end("run").await, json!({ "Ok": 7 }));
     bench.sound().await;
+}
+
+/// It is the store that fails: no replay has killed a process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_no_process_can_read_is_parked_for_that_by_each_of_them() {
+    let mut memory = Arc::new(MemoryStore::new());
+    let bench = Bench::over(memory.clone()).await;
+    bench.runtime.start("run", waits()).await.unwrap();
+    bench.until_away("run").await;
+    bench.runtime.shutdown(Duration::ZERO).await.unwrap();
+    let left = Arc::new(AtomicUsize::new(usize::MAX));
+    for process in 0..8 {
+        memory = Arc::new(memory.reopened());
+        let bench = Bench::over(Unreadable { inner: memory.clone(), left: left.clone() }).await;
+        bench.runtime.signal("run", "other", &process).await.unwrap();
+        until("it to be parked", async || {
+            bench.clock.advance(secs(1));
+            matches!(bench.runtime.runs(durable::Filter::unfinished()).await.unwrap()[0].status, Status::Parked(_))
+        })
+        .await;
+        let Status::Parked(parked) = bench.status("run").await else { panic!("it is parked") };
+        assert_eq!(parked.code, Code::StorageFailed, "{process}: {parked:?}");
+        bench.runtime.shutdown(Duration::ZERO).await.unwrap();
+    }
 }

@@ -337,6 +337,12 @@ impl RunTask {
             None => self.replay(setting, with_code).await,
         };
         drop((marked, alone));
+        if !fresh {
+            // However it went, the process has survived it.
+            self.aside = Aside { parked: self.aside.parked.take(), ..Aside::default() };
+            let run = self.cell.id.clone();
+            self.shared.store.submit(Write::Aside { run, value: None }, Box::new(|_| {}));
+        }
         let (opened, mut life) = replayed?;
         for ((step, attempt), with_slot) in &life.adopted {
             if let Some(body) = self.bodies.get_mut(&(self.generation, *step, *attempt)) {
@@ -346,11 +352,6 @@ impl RunTask {
         }
         if !matches!(opened, Opened::Live) {
             self.take_left(life.leave());
-        }
-        if !fresh {
-            self.aside = Aside { parked: self.aside.parked.take(), ..Aside::default() };
-            let run = self.cell.id.clone();
-            self.shared.store.submit(Write::Aside { run, value: None }, Box::new(|_| {}));
         }
         match opened {
             Opened::Live => Ok(life),
@@ -541,11 +542,10 @@ impl RunTask {
         // Before anybody can claim it again: the table of runs is locked until then.
         let held = life.held();
         if !held.is_empty() {
-            let (run, value) = (self.cell.id.clone(), Aside { held, ..self.aside.clone() }.bytes());
+            let (run, value) = (self.cell.id.clone(), Aside { held, ..Aside::default() }.bytes());
             self.shared.store.submit(Write::Aside { run, value }, Box::new(|_| {}));
         }
-        let (run, epoch) = (self.cell.id.clone(), life.setting.epoch);
-        self.shared.store.submit(Write::Release { run, epoch, wait: Some(wait) }, Box::new(|_| {}));
+        self.shared.release(self.cell.id.clone(), life.setting.epoch, wait);
         self.shared.fall_asleep(&self.cell.id, life.due(), life.elapsing());
         self.cell.asleep.store(true, Ordering::Relaxed);
         if self.cell.phase.receiver_count() == 0 {
