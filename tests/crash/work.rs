@@ -172,7 +172,8 @@ async fn keep_company(runtime: &Runtime, world: World, fails: bool, cancelled: b
         if outside::is_doomed(runtime, RUN).await? {
             outside.cancel(if cancelled { RUN.to_owned() } else { doomed(RUN) });
         }
-        outside::look(runtime, RUN, &outside.known).await?;
+        // Looked at before the list: what it has made by its end is in that.
+        let status = outside::look(runtime, RUN, &outside.known).await?;
         outside::read(runtime, RUN, &outside.known).await?;
         let unfinished = outside::unfinished(runtime).await?;
         if let Some((run, status)) = unfinished.iter().find(|(_, status)| matches!(status, Status::Parked(_))) {
@@ -180,8 +181,7 @@ async fn keep_company(runtime: &Runtime, world: World, fails: bool, cancelled: b
             say(&Said::Report(Report { status, ..Report::default() }));
             return Ok(());
         }
-        if unfinished.is_empty() {
-            let status = outside::look(runtime, RUN, &outside.known).await?;
+        if unfinished.is_empty() && status.is_terminal() {
             outside.tell();
             say(&Said::Report(Report { status: status.as_str().to_owned(), ..Report::default() }));
             return Ok(());

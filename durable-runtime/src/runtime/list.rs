@@ -58,6 +58,9 @@ impl Filter {
 impl Runtime {
     /// Lists runs, in the order of their ids. Of one that is not in memory the log is read, if it has not ended; none is woken.
     ///
+    /// Each is listed as it stands when it is looked at: the list is no snapshot. One that ends meanwhile may have made another one that
+    /// is not in the list; whoever waits for runs to end waits for each ([`Run::output`](crate::Run::output)).
+    ///
     /// # Errors
     ///
     /// What the store says.
