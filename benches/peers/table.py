@@ -54,7 +54,8 @@ def table(engines, rows):
         w3 = by.get((engine, "W3", "ms"))
         cells.append(f"{w3['note'].split()[0]}: {w3['value']:,.0f} ms" if w3 else "-")
         cells += [get("W4", "ms", "value", ".2f") + " ms", get("W4", "ms", "raw_syncs", ".1f")]
-        cells += [get("W5", "s", "value", ".1f") + " s", get("W5", "MiB", "value", ",.0f") + " MiB"]
+        w5 = by.get((engine, "W5", "s"))
+        cells += [f"{w5['note'].split()[0]}: {w5['value']:,.1f} s" if w5 else "-", get("W5", "MiB", "value", ",.0f") + " MiB"]
         yield [cell if not cell.startswith("- ") else "-" for cell in cells]
 
 
