@@ -72,11 +72,12 @@ impl Runtime {
     }
 }
 
-/// Writes the workflows of this binary, in one line, and ends the process.
+/// Writes the workflows of this binary, in a line of their own, and ends the process.
 fn describe() -> ! {
     let all: Vec<Json> = workflows().iter().map(WorkflowInfo::to_json).collect();
     let mut out = std::io::stdout().lock();
-    let written = writeln!(out, "{}", Json::from(all)).and_then(|()| out.flush());
+    // What the process has written before may be half a line.
+    let written = writeln!(out, "\n{}", Json::from(all)).and_then(|()| out.flush());
     std::process::exit(i32::from(written.is_err()));
 }
 

@@ -171,7 +171,8 @@ impl Runtime {
     /// [`Error::is_not_found`]; an invalid id; what the store says.
     pub async fn run(&self, id: impl AsRef<str>) -> Result<AnyRun, Error> {
         let id = RunId::new(id)?;
-        if !self.shared().runs().contains_key(&id) {
+        let here = self.shared().runs().contains_key(&id) || self.shared().is_leaving(&id);
+        if !here {
             let record = self.record(&id).await?;
             // Created a moment ago by another task of this process, which has not got further yet.
             if record.head.live && !record.is_waiting() {

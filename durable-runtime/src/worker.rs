@@ -308,8 +308,7 @@ impl Shared {
                 {
                     return cell.tell(Input::Mail);
                 }
-                // Looked up before the record is read: what is written by now is read as it was written.
-                lock(&shared.leaving).contains_key(id)
+                shared.is_leaving(id)
             };
             let run = id.clone();
             let look = move |store: &dyn Store| {
@@ -352,6 +351,12 @@ impl Shared {
             }
         };
         self.store.submit(Write::Release { run, epoch, wait: Some(wait) }, Box::new(written));
+    }
+
+    /// Whether a run has left memory without its record saying so, as far as is known. Asked before the record is read: what is written
+    /// by then is read as it was written.
+    pub(crate) fn is_leaving(&self, id: &RunId) -> bool {
+        lock(&self.leaving).contains_key(id)
     }
 
     /// Lets a run that waits go on at its time, while it is not in memory.

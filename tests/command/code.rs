@@ -29,6 +29,8 @@ fn a_binary_and_a_process_describe_their_workflows_alike() {
     let bench = Bench::held(true, async |_| {});
     let of_process = bench.durable(["--json", "workflows"]).ok().json();
     assert_eq!(of_binary, of_process);
+    let (_dir, wordy) = script(&format!("printf 'half a line'\nexec '{binary}'"));
+    assert_eq!(durable(&["--json", "workflows", wordy.to_str().unwrap()]).ok().json(), of_binary);
     let refunds = of_binary.as_array().unwrap().iter().find(|workflow| workflow["name"] == "refunds").unwrap();
     let steps = refunds["steps"].as_array().unwrap();
     let told: Vec<_> = steps.iter().map(|step| (&step["number"], &step["callee"], &step["contract"])).collect();

@@ -232,8 +232,19 @@ async fn a_run_that_is_woken_before_it_is_written_that_it_left_has_not_killed_it
     let store = LateReleases::default();
     let bench = Bench::over(store.clone()).await;
     let run = bench.runtime.start("run", adds(TIMES)).await.unwrap();
+    let mut claims = 0;
     for n in 0..TIMES {
         in_time("it to leave", store.left.subscribe().wait_for(|left| *left > n as usize)).await.unwrap();
+        // Whoever only looks for it, or waits for its end, has not woken it.
+        bench.run("run").await;
+        let ended = bench.end("run");
+        tokio::select! {
+            biased;
+            _ = ended => panic!("it waits"),
+            () = tokio::time::sleep(Duration::from_millis(5)) => {}
+        }
+        claims += bench.store.take().iter().filter(|(what, _)| *what == "claim").count();
+        assert_eq!(claims, n as usize, "one for each signal");
         run.signal("go", &1_u32).await.unwrap();
     }
     assert_eq!(bench.end("run").await, json!(TIMES));

@@ -134,6 +134,7 @@ impl AnyRun {
             let Followed { phase, cell, .. } = &mut shared.follow(&self.id);
             let not_here = matches!(*phase.borrow_and_update(), Phase::Asleep | Phase::Gone | Phase::Ended(_));
             if not_here {
+                let leaving = shared.is_leaving(&self.id);
                 let record = self.runtime.record(&self.id).await?;
                 if !record.head.live {
                     return Ok(EndIn::Store(record));
@@ -141,7 +142,7 @@ impl AnyRun {
                 if shared.is_closing() {
                     return Err(self.not_here(patience, Some(&record)));
                 }
-                if !record.is_waiting() {
+                if !leaving && !record.is_waiting() {
                     // Not ended, in no memory, and waiting for nothing: nobody else has it go on.
                     shared.nudge(&self.id);
                 }

@@ -20,7 +20,7 @@ pub(crate) fn cancel(
     by: Option<String>,
 ) -> Result<Exit, Failed> {
     let mut client = Client::open(screen, store)?;
-    let name = run.clone();
+    let (name, wanted) = (run.clone(), reason.clone());
     let live = client.is_live();
     let mut accepted = false;
     let done = client.each(Request::Cancel { run, reason, by }, |answer| {
@@ -36,6 +36,8 @@ pub(crate) fn cancel(
     let Some(status) = done.status else {
         return Err(Failed::new(Exit::Other, "it was not said where the run stands"));
     };
+    // The process that was asked first has cancelled it, and ended with it before it could say so.
+    accepted |= client.asked_again() && status.state == "cancelled" && status.detail.as_ref() == Some(&wanted);
     let detail = status.detail.as_deref().map(|detail| format!(": {}", clean(detail))).unwrap_or_default();
     let state = styled(of_state(&status.state), &clean(&status.state));
     let run = clean(&name);
