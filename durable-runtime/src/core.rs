@@ -24,7 +24,7 @@ use crate::{
     failure::{Fault, shortened},
     fold::{IllegalEntry, RunState},
     id::{RunId, Seq, StepNo},
-    script::{Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
+    script::{AskedArgs, Command, Divergence, Meet, Script, ScriptError, describe, describe_call, meet, place},
     value::{Args, Value, ValueError, Written},
 };
 
@@ -445,11 +445,8 @@ impl Core {
         }
         self.last_site = Some(site);
         let n = self.count(&ask.name);
-        let (args, digest, unrecordable) = match ask.args {
-            Ok(args) if args.len() <= self.value_bytes_max => {
-                let digest = args.digest;
-                (Some(args), digest, None)
-            }
+        let (args, unrecorded, unrecordable) = match ask.args {
+            Ok(args) if args.len() <= self.value_bytes_max => (Some(args), 0, None),
             Ok(args) => {
                 let fault = Fault::NotRecordable {
                     effect: ask.meta.name.to_owned(),
@@ -457,7 +454,7 @@ impl Core {
                     size: Some(args.len() as u64),
                     limit: Some(self.value_bytes_max as u64),
                 };
-                (None, args.digest, Some(fault))
+                (None, args.digest(), Some(fault))
             }
             Err(e) => {
                 let fault = Fault::NotRecordable {
@@ -475,24 +472,26 @@ impl Core {
         scope.clear();
         self.push_text(self.here, &mut scope);
         let path = Path { scope: Cow::Borrowed(&scope), name: Cow::Borrowed(&ask.name), n };
-        let command = Command::Effect { path: &path, effect: ask.meta.name, digest };
+        let asked = args.as_ref().map_or(AskedArgs::Digest(unrecorded), AskedArgs::Written);
+        let command = Command::Effect { path: &path, effect: ask.meta.name, args: asked };
         // Arguments are only written out for the message of a divergence.
         let new = self.command(&command, Some(site));
         if let Some(Stop::Diverged(d)) = &mut self.stop
-            && let Some(asked) = d.asked.as_mut().filter(|_| !new)
+            && let Some(description) = d.asked.as_mut().filter(|_| !new)
         {
             let call = Call {
                 path: path.clone(),
                 effect: (ask.meta.name != path.name).then_some(Cow::Borrowed(ask.meta.name)),
                 contract: ask.meta.contract.into(),
                 args: Cow::Borrowed(args.as_ref().map_or(&[], Written::as_bytes)),
-                digest,
+                digest: asked.digest(),
                 key: None,
                 site: site.id,
             };
-            *asked = describe_call(&call);
+            *description = describe_call(&call);
         }
         if new {
+            let digest = asked.digest();
             let args = args.map_or_else(|| Args::from_value(Value::from_bytes(Bytes::new())), Written::into_args);
             let path = Path { scope: Cow::Owned(scope.clone()), name: ask.name, n };
             let (meta, key, site) = (ask.meta, ask.key, site.id);

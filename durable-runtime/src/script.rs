@@ -10,7 +10,7 @@ use crate::{
     failure::shortened,
     id::{Seq, StepNo},
     store::{Record, StoreError},
-    value::Value,
+    value::{Value, Written},
 };
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ pub(crate) enum Command<'a> {
     Effect {
         path: &'a Path<'a>,
         effect: &'a str,
-        digest: u128,
+        args: AskedArgs<'a>,
     },
     Timer {
         path: &'a Path<'a>,
@@ -152,6 +152,28 @@ pub(crate) enum Command<'a> {
     },
 }
 
+/// The arguments of a call that is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AskedArgs<'a> {
+    Written(&'a Written),
+    /// They cannot be recorded, and this is all that is known of them.
+    Digest(u128),
+}
+
+impl AskedArgs<'_> {
+    pub(crate) fn digest(self) -> u128 {
+        match self {
+            AskedArgs::Written(args) => args.digest(),
+            AskedArgs::Digest(digest) => digest,
+        }
+    }
+
+    /// Whether they are those of a recorded call. Mostly they are written alike, which is cheaper to see than a digest is to make.
+    fn are_of(self, call: &Call<'_>) -> bool {
+        matches!(self, AskedArgs::Written(args) if *args.as_bytes() == *call.args) || self.digest() == call.digest
+    }
+}
+
 impl fmt::Display for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -189,8 +211,8 @@ pub(crate) fn meet(recorded: &Kind<'_>, asked: &Command<'_>) -> Meet {
         #[cfg(test)]
         (kind, _) if kind.is_engine() && is_broken(Broken::StrictPeek) => false,
         (kind, _) if kind.is_engine() => return Meet::Pass,
-        (Kind::EffectQueued(call) | Kind::EffectCalled(call), Command::Effect { path, effect, digest }) => {
-            call.path == **path && call.effect() == *effect && call.digest == *digest
+        (Kind::EffectQueued(call) | Kind::EffectCalled(call), Command::Effect { path, effect, args }) => {
+            call.path == **path && call.effect() == *effect && args.are_of(call)
         }
         (Kind::TimerSet { path, .. }, Command::Timer { path: asked }) => path == *asked,
         (
@@ -315,6 +337,7 @@ mod tests {
     use crate::{
         entry::{Child, Question, RecordedContract, Signal, Undo},
         id::{Attempt, Seq},
+        value::ArgsWriter,
     };
 
     fn path(name: &'static str, n: u32) -> Path<'static> {
@@ -327,7 +350,7 @@ mod tests {
     }
 
     fn asked<'a>(path: &'a Path<'a>, effect: &'a str, digest: u128) -> Command<'a> {
-        Command::Effect { path, effect, digest }
+        Command::Effect { path, effect, args: AskedArgs::Digest(digest) }
     }
 
     #[track_caller]
@@ -342,6 +365,30 @@ mod tests {
             check(&Kind::EffectCalled(call(contract)), &asked(&at, "pay", 7), Meet::Same);
             check(&Kind::EffectQueued(call(contract)), &asked(&at, "pay", 7), Meet::Same);
         }
+    }
+
+    #[test]
+    fn arguments_are_the_recorded_ones_if_they_are_written_alike_or_have_one_digest() {
+        let written = |names: [&'static str; 2]| {
+            let mut args = ArgsWriter::new(2);
+            args.arg(names[0], &names[0]).arg(names[1], &names[1]);
+            args.written().unwrap()
+        };
+        let (one, swapped, other) = (written(["a", "b"]), written(["b", "a"]), written(["a", "c"]));
+        let recorded = |args: &Written, digest| {
+            let args = args.as_bytes().to_vec().into();
+            Kind::EffectCalled(Call { args, digest, ..call(RecordedContract::Keyed) })
+        };
+        let at = path("pay", 0);
+        let asked = |args| Command::Effect { path: &at, effect: "pay", args: AskedArgs::Written(args) };
+        check(&recorded(&one, one.digest()), &asked(&one), Meet::Same);
+        check(&recorded(&swapped, one.digest()), &asked(&one), Meet::Same);
+        check(&recorded(&other, other.digest()), &asked(&one), Meet::Diverged);
+        // Recorded as too long, under a limit that is larger now.
+        let unrecorded =
+            Kind::EffectCalled(Call { args: b""[..].into(), digest: one.digest(), ..call(RecordedContract::Keyed) });
+        check(&unrecorded, &asked(&one), Meet::Same);
+        check(&unrecorded, &asked(&other), Meet::Diverged);
     }
 
     #[test]

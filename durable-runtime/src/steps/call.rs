@@ -34,7 +34,7 @@ impl<R> EffectCall<R> {
     /// The arguments, if each will be the same on every replay. Runs code of the user's types.
     pub(super) fn lasting_args(self) -> Result<(Args, u128), ValueError> {
         let args = self.args.map_err(|error| *error).map(|args| {
-            let digest = args.digest;
+            let digest = args.digest();
             (args.into_args(), digest)
         });
         lasting(&args, &self.checks).and(args)

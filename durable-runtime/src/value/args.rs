@@ -184,34 +184,35 @@ thread_local! {
 /// Longer ones are not kept for the next call.
 const SPARE_BYTES: usize = 1024;
 
-/// The arguments of a call as they were written: nothing may ever need them but their digest.
+/// The arguments of a call as they were written: they may be nothing but compared with a record.
 #[derive(Clone)]
-pub(crate) struct Written {
-    bytes: Vec<u8>,
-    /// Their [`Value::digest`].
-    pub(crate) digest: u128,
-}
+pub(crate) struct Written(Vec<u8>);
 
 impl Written {
     /// Number of bytes.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.0.len()
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.0
+    }
+
+    /// Their [`Value::digest`].
+    pub(crate) fn digest(&self) -> u128 {
+        digest::of_messagepack(&self.0[1..]).unwrap_or_else(|| digest::of_unreadable(&self.0))
     }
 
     pub(crate) fn into_args(mut self) -> Args {
-        self.bytes.shrink_to_fit();
-        Args(Value::from_bytes(Bytes::from(self.bytes)))
+        self.0.shrink_to_fit();
+        Args(Value::from_bytes(Bytes::from(self.0)))
     }
 
     /// Nothing needs them: the next call may have their memory.
     pub(crate) fn recycle(self) {
-        if self.bytes.capacity() <= SPARE_BYTES {
+        if self.0.capacity() <= SPARE_BYTES {
             // A thread that is ending keeps none.
-            let _ = SPARE.try_with(|spare| spare.set(self.bytes));
+            let _ = SPARE.try_with(|spare| spare.set(self.0));
         }
     }
 }
@@ -271,7 +272,7 @@ impl ArgsWriter {
     /// If an argument could not be encoded; the path begins with its name.
     pub(crate) fn finish(self) -> Result<(Args, u128), ValueError> {
         let written = self.written()?;
-        let digest = written.digest;
+        let digest = written.digest();
         Ok((written.into_args(), digest))
     }
 
@@ -291,8 +292,7 @@ impl ArgsWriter {
             [few] => bytes[1] = few,
             ref many => drop(bytes.splice(1..2, many.iter().copied())),
         }
-        let digest = digest::of_messagepack(&bytes[1..]).unwrap_or_else(|| digest::of_unreadable(&bytes));
-        Ok(Written { bytes, digest })
+        Ok(Written(bytes))
     }
 }
 
