@@ -23,6 +23,8 @@ use table::Row;
 /// Steps of the workflow, and effects that it calls: the cost of the one, and of the other.
 const CASES: [(usize, usize); 4] = [(10, 1), (100, 1), (1_000, 1), (100, 10)];
 const ROUNDS: usize = 7;
+/// No more rounds are begun after this: rustc takes more than in proportion to the awaits of a function, with and without attributes.
+const ENOUGH: Duration = Duration::from_secs(30);
 
 fn main() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -34,13 +36,16 @@ fn main() {
             package(&dir, &root, &format!("durable_{steps}_{effects}"), &source(steps, effects, true));
         let mut best = [Duration::MAX; 2];
         // The first round builds what both depend on.
-        for round in 0..=ROUNDS {
+        let (mut rounds, mut spent) = (0, Duration::ZERO);
+        while rounds <= ROUNDS && (rounds < 2 || spent < ENOUGH) {
             for (best, package) in best.iter_mut().zip([&plain, &durable_package]) {
-                let took = check(package, &dir, round);
-                if round > 0 {
+                let took = check(package, &dir, rounds);
+                if rounds > 0 {
                     *best = took.min(*best);
+                    spent += took;
                 }
             }
+            rounds += 1;
         }
         let [plain, durable] = best.map(|best| best.as_secs_f64() * 1e3);
         let lines = expanded_lines(&durable_package, &dir);
@@ -48,7 +53,7 @@ fn main() {
         eprintln!("{name}: {durable:.0} ms");
         // Here the raw figure is that of the same code without attributes.
         let row = Row::new(name, durable, "ms of check").raw(plain, durable / plain);
-        rows.push(row.note(format!("{lines} lines expanded; raw: as plain async functions; best of {ROUNDS}")));
+        rows.push(row.note(format!("{lines} lines expanded; raw: as plain async functions; best of {}", rounds - 1)));
     }
     table::print(&rows);
     table::write(&rows, &root.join("target/macro_cost.json")).expect("the target directory can be written");
