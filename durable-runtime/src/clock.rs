@@ -124,18 +124,20 @@ impl Clock for TestClock {
     }
 }
 
-/// Waits until so much of the monotonic clock has passed, however often the clock is set meanwhile.
-pub(crate) async fn pass(clock: &dyn Clock, wait: Duration) {
+/// Waits until so much of the monotonic clock has passed since the call, however often the clock is set meanwhile.
+pub(crate) fn pass(clock: &dyn Clock, wait: Duration) -> impl Future<Output = ()> {
     let over = clock.monotonic().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    loop {
-        let now = clock.monotonic();
-        if now >= over {
-            return;
-        }
-        let sleep = clock.sleep(Duration::from_millis(over - now));
-        // A clock that was set before the sleep began does not end it.
-        if clock.monotonic() == now {
-            sleep.await;
+    async move {
+        loop {
+            let now = clock.monotonic();
+            if now >= over {
+                return;
+            }
+            let sleep = clock.sleep(Duration::from_millis(over - now));
+            // A clock that was set before the sleep began does not end it.
+            if clock.monotonic() == now {
+                sleep.await;
+            }
         }
     }
 }

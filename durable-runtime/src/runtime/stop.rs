@@ -90,10 +90,12 @@ impl Runtime {
     /// What the store says when it is closed.
     pub async fn shutdown(&self, grace: Duration) -> Result<ShutdownReport, Error> {
         let shared = self.shared();
+        // Begun before anybody can see that it shuts down.
+        let grace_is_over = pass(&*shared.clock, grace);
         shared.closing.send_replace(true);
         tokio::select! {
             () = idle(shared) => {}
-            () = pass(&*shared.clock, grace) => {}
+            () = grace_is_over => {}
         }
         // Whoever shuts down once more is not told again: what was dropped then may not be gone yet.
         let abandoned = if *shared.abandon.borrow() { Vec::new() } else { self.bodies() };
