@@ -7,6 +7,6 @@ case $variant in
 async) durability="its default: a checkpoint is written while the next step runs; SQLite with synchronous=FULL" ;;
 sync) durability="a checkpoint is on disk before the next step; SQLite with synchronous=FULL" ;;
 esac
-# Each of these takes a while: SQLite has one writer, and a run to wait is several of its transactions.
+# A run that waits is several transactions, and SQLite has one writer.
 w5_runs=1000
 install() { pip_install; }
