@@ -340,13 +340,14 @@ impl Shared {
         }
     }
 
-    /// A run leaves memory, and lets go of its claim. Until that is written its record says of it what it said in the last replay.
-    fn release(self: &Arc<Shared>, run: RunId, epoch: Epoch, wait: Wait) {
+    /// A run leaves memory, and lets go of its claim. Until that is written its record says of it what it said in the last replay;
+    /// so it does if the store has not taken it that the replay is over: `survived`.
+    fn release(self: &Arc<Shared>, run: RunId, epoch: Epoch, wait: Wait, survived: Arc<AtomicBool>) {
         lock(&self.leaving).insert(run.clone(), epoch);
         let (shared, id) = (self.clone(), run.clone());
         let written = move |result: Result<Written, StoreError>| {
             let mut leaving = lock(&shared.leaving);
-            if result.is_ok() && leaving.get(&id) == Some(&epoch) {
+            if result.is_ok() && survived.load(Ordering::Relaxed) && leaving.get(&id) == Some(&epoch) {
                 leaving.remove(&id);
             }
         };
@@ -417,6 +418,7 @@ impl Shared {
             cell.phase.send_replace(Phase::Asleep);
             cell
         });
+        cell.followers.fetch_add(1, Ordering::Relaxed);
         let (phase, durable) = (cell.phase.subscribe(), cell.durable.subscribe());
         Followed { phase, durable, cell: cell.clone(), shared: self.clone() }
     }
@@ -438,9 +440,10 @@ pub(crate) struct Followed {
 impl Drop for Followed {
     fn drop(&mut self) {
         let mut runs = self.shared.runs();
-        // This one is still counted. A run that sleeps is here only for those who follow it.
-        if self.cell.asleep.load(Ordering::Relaxed)
-            && self.cell.phase.receiver_count() == 1
+        let last = self.cell.followers.fetch_sub(1, Ordering::Relaxed) == 1;
+        // A run that sleeps is here only for those who follow it.
+        if last
+            && self.cell.asleep.load(Ordering::Relaxed)
             && runs.get(&self.cell.id).is_some_and(|cell| Arc::ptr_eq(cell, &self.cell))
         {
             runs.remove(&self.cell.id);
@@ -487,6 +490,8 @@ pub(crate) struct RunCell {
     pub(crate) not_cancelled: AtomicBool,
     /// It has no task: it is here for those who follow it. Changed only under the lock of all runs.
     asleep: AtomicBool,
+    /// How many follow it. Changed only under that lock as well.
+    followers: AtomicUsize,
     /// It was there when the store was opened, and has not begun since.
     found: AtomicBool,
     /// It is in the queue for a slot.
@@ -530,6 +535,7 @@ impl RunCell {
             durable: watch::Sender::default(),
             not_cancelled: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
+            followers: AtomicUsize::new(0),
             found: AtomicBool::new(false),
             wants_slot: AtomicBool::new(false),
             offered: AtomicBool::new(false),

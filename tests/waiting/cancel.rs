@@ -238,6 +238,43 @@ async fn a_parked_run_is_cancelled_without_its_code() {
     }
 }
 
+static SHIELD_PANICS: AtomicBool = AtomicBool::new(false);
+
+#[durable::workflow]
+async fn panics_in_its_shield() -> durable::Result<()> {
+    durable::shield(async {
+        durable::cancelled().await;
+        assert!(!durable::untracked(|| SHIELD_PANICS.load(Ordering::SeqCst)), "out of cheese");
+        act("in the shield").await
+    })
+    .await?;
+    act("never").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_is_answered_that_was_taken_by_code_that_is_parked_in_its_shield() {
+    for (backend, mended) in BOTH.into_iter().flat_map(|backend| [(backend, false), (backend, true)]) {
+        SHIELD_PANICS.store(true, Ordering::SeqCst);
+        let bench = Bench::on(backend).await;
+        bench.runtime.start("run", panics_in_its_shield()).await.unwrap();
+        bench.until("run", "awaiting cancel").await;
+        let cancel = || bench.runtime.cancel("run", "give up").into_future();
+        let error = refused(in_time("the cancel", cancel()).await, Code::NotCancelledYet);
+        assert!(error.to_string().contains("out of cheese"), "{error}");
+        SHIELD_PANICS.store(false, Ordering::SeqCst);
+        if mended {
+            bench.runtime.retry("run").await.unwrap();
+            assert_eq!(bench.until("run", "cancelled").await, cancelled("give up"));
+            assert_eq!(bench.outside.done(), ["in the shield"]);
+        } else {
+            // Whoever asks again has it ended without its code.
+            assert_eq!(in_time("the cancel", cancel()).await.unwrap(), cancelled("give up"));
+            assert!(bench.outside.done().is_empty());
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_waits_for_nothing_but_a_cancel_says_so_and_hears_of_it() {
     for backend in BOTH {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use durable::{
-    Reply, RunId, Status,
+    Reply, RunId, Status, StoreError,
     store::{Done, Store, Write, memory::MemoryStore},
 };
 use serde_json::json;
@@ -248,6 +248,71 @@ async fn a_run_that_is_woken_before_it_is_written_that_it_left_has_not_killed_it
         run.signal("go", &1_u32).await.unwrap();
     }
     assert_eq!(bench.end("run").await, json!(TIMES));
+}
+
+/// Takes all writes but those that one may refuse for want of room, or for good.
+#[derive(Clone, Default)]
+struct Refuses {
+    store: Arc<MemoryStore>,
+    /// What is said of a run's lives, and the messages to it.
+    small: bool,
+    /// Whatever a process needs to go on.
+    all: Arc<AtomicBool>,
+}
+
+impl Store for Refuses {
+    pass_on!(store);
+
+    fn submit(&self, write: Write, done: Done) {
+        match write {
+            Write::Aside { .. } | Write::Put { .. } if self.small => {
+                done(Err(StoreError::Refused { reason: "the disk is full".into() }));
+            }
+            Write::Claim { .. } | Write::Barrier if self.all.load(Ordering::Relaxed) => {
+                done(Err(StoreError::Poisoned { reason: "a write failed".into() }));
+            }
+            write => self.store.submit(write, done),
+        }
+    }
+}
+
+#[durable::workflow]
+async fn naps(times: u32) -> u32 {
+    for _ in 0..times {
+        durable::sleep(secs(60)).await;
+    }
+    times
+}
+
+/// What says that a replay is over was refused, and that the run waits was taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_survival_the_store_does_not_note_has_not_killed_its_process() {
+    let bench = Bench::over(Refuses { small: true, ..Refuses::default() }).await;
+    bench.runtime.start("run", naps(20)).await.unwrap();
+    for _ in 0..20 {
+        bench.until_away("run").await;
+        bench.clock.advance(secs(60));
+    }
+    assert_eq!(bench.end("run").await, json!(20));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_the_store_refuses_is_not_acknowledged_though_its_run_is_made() {
+    let bench = Bench::over(Refuses { small: true, ..Refuses::default() }).await;
+    let error = bench.runtime.signal_or_start("run", adds(1), "go", &1_u32).await.unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_run_that_the_store_lets_nobody_claim_is_told() {
+    let store = Refuses::default();
+    let bench = Bench::over(store.clone()).await;
+    let run = bench.runtime.start("run", adds(1)).await.unwrap();
+    bench.until_away("run").await;
+    store.all.store(true, Ordering::Relaxed);
+    bench.runtime.signal("run", "go", &1_u32).await.unwrap();
+    let error = in_time("an answer", run.returned()).await.unwrap_err();
+    assert!(error.to_string().contains("a write failed"), "{error}");
 }
 
 static MENDED: AtomicBool = AtomicBool::new(false);

@@ -1,6 +1,6 @@
 //! Cancelling runs.
 
-use std::{fmt, future::IntoFuture};
+use std::{fmt, future::IntoFuture, sync::atomic::Ordering};
 
 use super::{
     AnyRun, Request, Runtime,
@@ -47,6 +47,10 @@ impl CancelRequest {
     pub(crate) async fn stand(&self) -> Result<AnyRun, Error> {
         let (runtime, id) = (self.runtime.clone(), self.run.clone()?);
         let row = Message::Cancel { reason: self.reason.clone(), by: self.by.clone(), parent: None }.row();
+        if let Some(cell) = runtime.shared().runs().get(&id) {
+            // Of what comes of this request nothing is known yet.
+            cell.not_cancelled.store(false, Ordering::Relaxed);
+        }
         let put = |row| runtime.shared().put(id.clone(), row, Addressee::Unfinished);
         let mut put_it = put(row.clone()).await;
         if let Ok(Written::Exists) = put_it {
@@ -102,7 +106,8 @@ impl Runtime {
     ///
     /// There is no such run; what the store says; and [`crate::Code::NotCancelledYet`] if the run cannot end now: its log is damaged, what is to be undone
     /// needs an effect that is not in this binary, the runtime only observes, or is shut down. Then the request stands, and the run is
-    /// cancelled as soon as it can be.
+    /// cancelled as soon as it can be. So does that of a run whose code has taken the cancel and is parked in a shield: mended code does what
+    /// it still has to do there, and another request ends the run without its code.
     ///
     /// # Cancel safety
     ///

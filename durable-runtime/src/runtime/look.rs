@@ -195,6 +195,12 @@ impl Runtime {
                     if shared.is_closing() {
                         return self.look_at_log(id).await;
                     }
+                    if !matches!(phase, Phase::Asleep) {
+                        // Its task is gone and answers nobody; so is the next one's if the store takes nothing any more.
+                        shared.write(Write::Barrier).await?;
+                        shared.nudge(id);
+                        continue;
+                    }
                 }
                 Phase::Live | Phase::Opening => {}
             }
@@ -212,7 +218,12 @@ impl Runtime {
             match look {
                 Some(Some(look)) if look.status.is_some() => return Ok(Looked::Life(look)),
                 // Its life is over, or it was parked: it gets further at once.
-                Some(_) => continue,
+                Some(_) => {
+                    let gone = matches!(*followed.phase.borrow(), Phase::Gone);
+                    if gone {
+                        shared.write(Write::Barrier).await?;
+                    }
+                }
                 // Who was to wake it does not any more.
                 None => return self.look_at_log(id).await,
             }
@@ -348,7 +359,8 @@ fn ask(cell: &RunCell) -> Asked<Look> {
 impl<T> Asked<T> {
     fn of(cell: &RunCell, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Asked<T> {
         let mut phase = cell.phase.subscribe();
-        phase.mark_unchanged();
+        // Looked at once after the question was put: a run that has just left is told nothing.
+        phase.mark_changed();
         let (asked, answer) = oneshot::channel();
         cell.tell(input(asked));
         Asked { answer, phase }

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Kind},
     head::{Aside, ParkedInfo},
     id::{Generation, RunId, Seq},
-    store::{Record, RunRecord, Store, StoreError},
+    store::{Record, RunRecord, Store, StoreError, Write},
     value::{Recordable, Value},
     view::{LogEntry, LogReader, RunInfo, Status, StepTable, StepView},
     worker::{Followed, Phase, key_prefix},
@@ -167,8 +167,11 @@ impl AnyRun {
                     Err(Kind::WaitingForCode { run: self.id.clone(), workflow, module }.into())
                 }
                 _ if shared.is_closing() => Err(self.not_here(patience, None)),
-                // Somebody else has claimed it.
-                _ => continue,
+                // Somebody else has claimed it, or the store takes nothing any more.
+                _ => {
+                    shared.write(Write::Barrier).await?;
+                    continue;
+                }
             };
         }
     }

@@ -221,7 +221,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Those of [`Runtime::start`], of which a conflict sends nothing, and of [`Runtime::signal`].
+    /// Those of [`Runtime::start`], of which a conflict sends nothing, and of [`Runtime::signal`]. A store that refuses the message may have
+    /// made the run: asking again, with the same id, sends it.
     ///
     /// # Examples
     ///

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, marker::PhantomData, sync::Mutex};
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::{AnyRun, Run, Runtime};
 use crate::{
@@ -86,11 +87,16 @@ impl Runtime {
         let (runtime, new) = (self.clone(), id.clone());
         let create = async move {
             let shared = runtime.shared();
-            if let Some(row) = mail {
+            let put = mail.map(|row| {
                 // Neither is waited for before the other is on its way: they are durable together, or the row is first.
+                let (told, tell) = oneshot::channel();
                 let put = Write::Put { run: new.clone(), row, to: Addressee::Anyone };
-                shared.store.submit(put, Box::new(|_| {}));
-            }
+                let done = move |result| {
+                    let _ = told.send(result);
+                };
+                shared.store.submit(put, Box::new(done));
+                tell
+            });
             let alone = shared.makes(&new);
             let write = Write::Create { run: new.clone(), count: 1, frames: frames.clone(), head };
             let written = shared.write(write).await;
@@ -105,6 +111,10 @@ impl Runtime {
             }
             if alone {
                 shared.has_made(&new);
+            }
+            if let Some(put) = put {
+                // A store may refuse the one and take the other.
+                put.await.unwrap_or(Err(StoreError::Closed))?;
             }
             written
         };

@@ -63,15 +63,15 @@ impl Runtime {
     pub async fn retry(&self, run: impl AsRef<str>) -> Result<(), Error> {
         let id = RunId::new(run)?;
         let cell = self.shared().runs().get(&id).cloned();
-        if let Some(cell) = cell
-            && matches!(*cell.phase.borrow(), Phase::Parked(_) | Phase::NoCode { .. })
-        {
+        if let Some(cell) = cell {
             let mut phase = cell.phase.subscribe();
-            phase.mark_unchanged();
-            cell.tell(Input::Retry);
-            // It is not parked any more when this returns; where it gets to is another question.
-            let _ = phase.changed().await;
-            return Ok(());
+            let stands = matches!(*phase.borrow_and_update(), Phase::Parked(_) | Phase::NoCode { .. });
+            if stands {
+                cell.tell(Input::Retry);
+                // It is not parked any more when this returns; where it gets to is another question.
+                let _ = phase.changed().await;
+                return Ok(());
+            }
         }
         let record = self.record(&id).await?;
         if self.shared().observing && record.head.live && Aside::read(record.aside.as_ref()).parked.is_some() {

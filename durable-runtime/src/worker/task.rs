@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -139,6 +142,10 @@ pub(super) struct RunTask {
     /// Bodies under way, of this life or an earlier one of this process.
     bodies: HashMap<BodyKey, BodyTask>,
     life_no: u64,
+    /// The store has taken it that the last replay is over.
+    survived: Arc<AtomicBool>,
+    /// The last life had taken a cancel.
+    cancel_taken: bool,
     /// The number of the last request to cancel that was tried while the run was parked, and did not end it.
     cancel_tried: u64,
     /// Whoever looks is answered when what the answer says, up to that entry, is durable.
@@ -168,6 +175,8 @@ impl RunTask {
             generation,
             bodies: HashMap::new(),
             life_no: 0,
+            survived: Arc::new(AtomicBool::new(true)),
+            cancel_taken: false,
             cancel_tried: 0,
             looks: Vec::new(),
             takes: Vec::new(),
@@ -179,8 +188,12 @@ impl RunTask {
             self.life_no += 1;
             self.reading = None;
             let fate = self.live(beginning).await;
-            // Said before the phase is: whoever waits for the end of a cancelled run looks at it then.
-            self.cell.not_cancelled.store(beginning == Beginning::WithoutCode, Ordering::Relaxed);
+            // Said before the phase is: whoever waits for the end of a cancelled run looks at it then. One whose code has taken the
+            // cancel, and is parked in what it still had to do, is ended without it only if somebody asks again.
+            let not_cancelled = beginning == Beginning::WithoutCode || self.cancel_taken;
+            if !matches!(fate, Fate::Asleep) {
+                self.cell.not_cancelled.store(not_cancelled, Ordering::Relaxed);
+            }
             beginning = Beginning::AfterCrash;
             let since = self.shared.clock.wall();
             let before = self.aside.parked.take();
@@ -198,10 +211,9 @@ impl RunTask {
                     self.aside.parked = before;
                     continue;
                 }
-                // What is said of it was said when it fell asleep.
+                // What is said of it was said when it fell asleep, and the cell may be another task's by now.
                 Fate::Asleep => return,
-                Fate::Gone => (Phase::Gone, true),
-                Fate::Closing => (Phase::Gone, true),
+                Fate::Gone | Fate::Closing => (Phase::Gone, true),
                 Fate::Parked(mut parked) => {
                     if let Some(before) =
                         before.filter(|before| (before.code, &before.why) == (parked.code, &parked.why))
@@ -271,8 +283,9 @@ impl RunTask {
         self.cell.durable.send_replace((self.generation, life.log.durable()));
         self.cell.phase.send_replace(Phase::Live);
         let fate = self.go_on(&mut life, &mut closing, beginning == Beginning::Fresh).await;
-        self.shared.slots.leave(&self.cell);
         if !matches!(fate, Fate::Asleep) {
+            self.cancel_taken = life.state().cancel.is_some();
+            self.shared.slots.leave(&self.cell);
             self.close(&mut life).await;
         }
         fate
@@ -341,9 +354,13 @@ impl RunTask {
             // However it went, the process has survived it.
             self.aside = Aside { parked: self.aside.parked.take(), ..Aside::default() };
             let run = self.cell.id.clone();
-            self.shared.store.submit(Write::Aside { run, value: None }, Box::new(|_| {}));
+            let survived = Arc::new(AtomicBool::new(false));
+            self.survived = survived.clone();
+            let noted = move |result: Result<Written, StoreError>| survived.store(result.is_ok(), Ordering::Relaxed);
+            self.shared.store.submit(Write::Aside { run, value: None }, Box::new(noted));
         }
         let (opened, mut life) = replayed?;
+        self.cancel_taken = life.state().cancel.is_some();
         for ((step, attempt), with_slot) in &life.adopted {
             if let Some(body) = self.bodies.get_mut(&(self.generation, *step, *attempt)) {
                 // Its life may have given it back already.
@@ -432,7 +449,11 @@ impl RunTask {
                     tracing::warn!("cannot claim the run, and tries again: {e}");
                     self.again_later().await?;
                 }
-                Ok(_) | Err(_) => return Err(Fate::Gone),
+                Ok(_) | Err(StoreError::Closed) => return Err(Fate::Gone),
+                Err(e) => {
+                    tracing::warn!("cannot claim the run, and leaves it to the next process: {e}");
+                    return Err(Fate::Gone);
+                }
             }
         }
     }
@@ -545,10 +566,11 @@ impl RunTask {
             let (run, value) = (self.cell.id.clone(), Aside { held, ..Aside::default() }.bytes());
             self.shared.store.submit(Write::Aside { run, value }, Box::new(|_| {}));
         }
-        self.shared.release(self.cell.id.clone(), life.setting.epoch, wait);
+        self.shared.slots.leave(&self.cell);
+        self.shared.release(self.cell.id.clone(), life.setting.epoch, wait, self.survived.clone());
         self.shared.fall_asleep(&self.cell.id, life.due(), life.elapsing());
         self.cell.asleep.store(true, Ordering::Relaxed);
-        if self.cell.phase.receiver_count() == 0 {
+        if self.cell.followers.load(Ordering::Relaxed) == 0 {
             runs.remove(&self.cell.id);
         }
         self.cell.phase.send_replace(Phase::Asleep);
