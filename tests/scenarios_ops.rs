@@ -28,6 +28,9 @@ mod listing;
 mod ob_1;
 #[path = "scenarios_ops/ob_2.rs"]
 mod ob_2;
+#[path = "common/odd.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+mod odd;
 #[path = "bench/odd_store.rs"]
 #[allow(dead_code, reason = "each test binary takes what it needs")]
 mod odd_store;

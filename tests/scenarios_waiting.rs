@@ -31,6 +31,9 @@ mod film;
 #[path = "common/frames.rs"]
 #[allow(dead_code, reason = "each test binary takes what it needs")]
 mod frames;
+#[path = "common/odd.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+mod odd;
 #[path = "bench/odd_store.rs"]
 #[allow(dead_code, reason = "each test binary takes what it needs")]
 mod odd_store;

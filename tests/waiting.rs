@@ -25,6 +25,9 @@ mod no_cancel;
 mod no_code;
 #[path = "waiting/observing.rs"]
 mod observing;
+#[path = "common/odd.rs"]
+#[allow(dead_code, reason = "each test binary takes what it needs")]
+mod odd;
 #[path = "common/pass_on.rs"]
 mod pass_on;
 #[path = "waiting/published.rs"]

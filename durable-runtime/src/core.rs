@@ -445,8 +445,9 @@ impl Core {
         }
         self.last_site = Some(site);
         let n = self.count(&ask.name);
-        let (args, unrecorded, unrecordable) = match ask.args {
-            Ok(args) if args.len() <= self.value_bytes_max => (Some(args), 0, None),
+        // Or, of what cannot be recorded, the digest that is.
+        let (args, unrecordable) = match ask.args {
+            Ok(args) if args.len() <= self.value_bytes_max => (Ok(args), None),
             Ok(args) => {
                 let fault = Fault::NotRecordable {
                     effect: ask.meta.name.to_owned(),
@@ -454,7 +455,7 @@ impl Core {
                     size: Some(args.len() as u64),
                     limit: Some(self.value_bytes_max as u64),
                 };
-                (None, args.digest(), Some(fault))
+                (Err(args.digest()), Some(fault))
             }
             Err(e) => {
                 let fault = Fault::NotRecordable {
@@ -463,7 +464,7 @@ impl Core {
                     size: None,
                     limit: None,
                 };
-                (None, 0, Some(fault))
+                (Err(0), Some(fault))
             }
         };
         let step = self.new_slot(Some(ask.meta), None);
@@ -472,7 +473,7 @@ impl Core {
         scope.clear();
         self.push_text(self.here, &mut scope);
         let path = Path { scope: Cow::Borrowed(&scope), name: Cow::Borrowed(&ask.name), n };
-        let asked = args.as_ref().map_or(AskedArgs::Digest(unrecorded), AskedArgs::Written);
+        let asked = args.as_ref().map_or_else(|digest| AskedArgs::Digest(*digest), AskedArgs::Written);
         let command = Command::Effect { path: &path, effect: ask.meta.name, args: asked };
         // Arguments are only written out for the message of a divergence.
         let new = self.command(&command, Some(site));
@@ -492,11 +493,11 @@ impl Core {
         }
         if new {
             let digest = asked.digest();
-            let args = args.map_or_else(|| Args::from_value(Value::from_bytes(Bytes::new())), Written::into_args);
+            let args = args.map_or_else(|_| Args::from_value(Value::from_bytes(Bytes::new())), Written::into_args);
             let path = Path { scope: Cow::Owned(scope.clone()), name: ask.name, n };
             let (meta, key, site) = (ask.meta, ask.key, site.id);
             self.fresh.push(Fresh::Effect(Box::new(FreshEffect { step, path, meta, args, digest, key, site })));
-        } else if let Some(args) = args {
+        } else if let Ok(args) = args {
             args.recycle();
         }
         self.scope_text = scope;

@@ -121,8 +121,8 @@ impl Shared {
         lock(&self.runs)
     }
 
-    /// Submits a write and waits for it.
-    pub(crate) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+    /// Submits a write, at the call, and waits for it.
+    pub(crate) fn write(&self, write: Write) -> impl Future<Output = Result<Written, StoreError>> + use<> {
         let (done, wait) = oneshot::channel();
         self.store.submit(
             write,
@@ -130,7 +130,7 @@ impl Shared {
                 let _ = done.send(result);
             }),
         );
-        wait.await.unwrap_or(Err(StoreError::Closed))
+        async move { wait.await.unwrap_or(Err(StoreError::Closed)) }
     }
 
     /// Reads from the store on a thread that may block.

@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::{
     bench::{BEGINNING, BOTH, Bench, open_sled},
     child,
-    odd_store::{Odd, appends},
+    odd::Odd,
+    odd_store::appends,
     world::{Line, World},
 };
 

@@ -13,7 +13,7 @@ use durable::{Clock, EffectContext, Filter, Runtime, Status, StatusKind, TestClo
 use crate::{
     bench::{BEGINNING, open_sled, secs, until},
     child,
-    odd_store::Odd,
+    odd::Odd,
     tm_2::Watched,
     world::World,
 };

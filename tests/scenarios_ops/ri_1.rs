@@ -11,7 +11,8 @@ use serde_json::json;
 use crate::{
     bench::{BEGINNING, BOTH, Backend, Bench, open_sled, refused, until},
     child,
-    odd_store::{Fuse, Odd, fused},
+    odd::Odd,
+    odd_store::{Fuse, fused},
     world::World,
 };
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     bench::{BEGINNING, BOTH, Backend, Bench, millis, refused, secs, until},
-    odd_store::Odd,
+    odd::Odd,
     world::World,
 };
 

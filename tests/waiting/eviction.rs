@@ -12,7 +12,7 @@ use std::{
 
 use durable::{
     Reply, RunId, Status, StoreError,
-    store::{Done, Store, Write, memory::MemoryStore},
+    store::{Store, Write, memory::MemoryStore},
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use crate::{
     bench::{BOTH, Backend, Bench, act, doubtful, in_time, look, secs, until},
     counting::replayed,
-    pass_on::pass_on,
+    odd::Odd,
 };
 
 /// Waits in all the ways in which one can wait.
@@ -170,50 +170,38 @@ async fn whoever_follows_a_run_that_is_away_sees_its_end() {
 }
 
 /// Claims of runs that were let go of take a while.
-struct SlowClaims(MemoryStore);
-
-impl Store for SlowClaims {
-    pass_on!(0: about, read, rows, published, dump, run, runs, close);
-
-    fn submit(&self, write: Write, done: Done) {
+fn slow_claims() -> impl Store {
+    Odd::new(MemoryStore::new(), |store: &MemoryStore, write, done| {
         let again = match &write {
-            Write::Claim { run, .. } => self.0.run(run).is_ok_and(|run| run.is_some_and(|run| run.wait.is_some())),
+            Write::Claim { run, .. } => store.run(run).is_ok_and(|run| run.is_some_and(|run| run.wait.is_some())),
             _ => false,
         };
         if again {
             thread::sleep(LEAVING * 3);
         }
-        self.0.submit(write, done);
-    }
+        store.submit(write, done);
+    })
 }
 
 const LEAVING: Duration = Duration::from_millis(5);
 
-/// That a run has left is not written before the run is claimed again.
-#[derive(Clone, Default)]
-struct LateReleases {
-    store: Arc<MemoryStore>,
-    late: Arc<Mutex<Vec<(Write, Done)>>>,
-    left: watch::Sender<usize>,
-}
-
-impl Store for LateReleases {
-    pass_on!(store);
-
-    fn submit(&self, write: Write, done: Done) {
-        match write {
-            Write::Release { .. } | Write::Aside { .. } => {
-                let releases = matches!(write, Write::Release { .. });
-                self.late.lock().unwrap().push((write, done));
-                self.left.send_modify(|left| *left += usize::from(releases));
-            }
-            Write::Claim { .. } => {
-                let late = std::mem::take(&mut *self.late.lock().unwrap());
-                late.into_iter().chain([(write, done)]).for_each(|(write, done)| self.store.submit(write, done));
-            }
-            write => self.store.submit(write, done),
+/// That a run has left is not written before the run is claimed again; and how often it has left.
+fn late_releases() -> (impl Store, watch::Receiver<usize>) {
+    let (left, leaves) = watch::channel(0);
+    let late = Mutex::new(Vec::new());
+    let store = Odd::new(MemoryStore::new(), move |store: &MemoryStore, write, done| match write {
+        Write::Release { .. } | Write::Aside { .. } => {
+            let releases = matches!(write, Write::Release { .. });
+            late.lock().unwrap().push((write, done));
+            left.send_modify(|left| *left += usize::from(releases));
         }
-    }
+        Write::Claim { .. } => {
+            let late = std::mem::take(&mut *late.lock().unwrap());
+            late.into_iter().chain([(write, done)]).for_each(|(write, done)| store.submit(write, done));
+        }
+        write => store.submit(write, done),
+    });
+    (store, leaves)
 }
 
 #[durable::workflow]
@@ -229,12 +217,12 @@ async fn adds(times: u32) -> u32 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_woken_before_it_is_written_that_it_left_has_not_killed_its_process() {
     const TIMES: u32 = 20;
-    let store = LateReleases::default();
-    let bench = Bench::over(store.clone()).await;
+    let (store, mut left) = late_releases();
+    let bench = Bench::over(store).await;
     let run = bench.runtime.start("run", adds(TIMES)).await.unwrap();
     let mut claims = 0;
     for n in 0..TIMES {
-        in_time("it to leave", store.left.subscribe().wait_for(|left| *left > n as usize)).await.unwrap();
+        in_time("it to leave", left.wait_for(|left| *left > n as usize)).await.unwrap();
         // Whoever only looks for it, or waits for its end, has not woken it.
         bench.run("run").await;
         let ended = bench.end("run");
@@ -250,30 +238,14 @@ async fn a_run_that_is_woken_before_it_is_written_that_it_left_has_not_killed_it
     assert_eq!(bench.end("run").await, json!(TIMES));
 }
 
-/// Takes all writes but those that one may refuse for want of room, or for good.
-#[derive(Clone, Default)]
-struct Refuses {
-    store: Arc<MemoryStore>,
-    /// What is said of a run's lives, and the messages to it.
-    small: bool,
-    /// Whatever a process needs to go on.
-    all: Arc<AtomicBool>,
-}
-
-impl Store for Refuses {
-    pass_on!(store);
-
-    fn submit(&self, write: Write, done: Done) {
-        match write {
-            Write::Aside { .. } | Write::Put { .. } if self.small => {
-                done(Err(StoreError::Refused { reason: "the disk is full".into() }));
-            }
-            Write::Claim { .. } | Write::Barrier if self.all.load(Ordering::Relaxed) => {
-                done(Err(StoreError::Poisoned { reason: "a write failed".into() }));
-            }
-            write => self.store.submit(write, done),
+/// Takes neither what is said of a run's lives nor messages.
+fn without_room() -> impl Store {
+    Odd::new(MemoryStore::new(), |store: &MemoryStore, write, done| match write {
+        Write::Aside { .. } | Write::Put { .. } => {
+            done(Err(StoreError::Refused { reason: "the disk is full".into() }));
         }
-    }
+        write => store.submit(write, done),
+    })
 }
 
 #[durable::workflow]
@@ -287,7 +259,7 @@ async fn naps(times: u32) -> u32 {
 /// What says that a replay is over was refused, and that the run waits was taken.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_survival_the_store_does_not_note_has_not_killed_its_process() {
-    let bench = Bench::over(Refuses { small: true, ..Refuses::default() }).await;
+    let bench = Bench::over(without_room()).await;
     bench.runtime.start("run", naps(20)).await.unwrap();
     for _ in 0..20 {
         bench.until_away("run").await;
@@ -298,18 +270,25 @@ async fn a_run_whose_survival_the_store_does_not_note_has_not_killed_its_process
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_the_store_refuses_is_not_acknowledged_though_its_run_is_made() {
-    let bench = Bench::over(Refuses { small: true, ..Refuses::default() }).await;
+    let bench = Bench::over(without_room()).await;
     let error = bench.runtime.signal_or_start("run", adds(1), "go", &1_u32).await.unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_run_that_the_store_lets_nobody_claim_is_told() {
-    let store = Refuses::default();
-    let bench = Bench::over(store.clone()).await;
+    let poisoned = Arc::new(AtomicBool::new(false));
+    let is_so = poisoned.clone();
+    let store = Odd::new(MemoryStore::new(), move |store: &MemoryStore, write, done| match write {
+        Write::Claim { .. } | Write::Barrier if is_so.load(Ordering::Relaxed) => {
+            done(Err(StoreError::Poisoned { reason: "a write failed".into() }));
+        }
+        write => store.submit(write, done),
+    });
+    let bench = Bench::over(store).await;
     let run = bench.runtime.start("run", adds(1)).await.unwrap();
     bench.until_away("run").await;
-    store.all.store(true, Ordering::Relaxed);
+    poisoned.store(true, Ordering::Relaxed);
     bench.runtime.signal("run", "go", &1_u32).await.unwrap();
     let error = in_time("an answer", run.returned()).await.unwrap_err();
     assert!(error.to_string().contains("a write failed"), "{error}");
@@ -363,7 +342,7 @@ async fn leaves() -> u32 {
 /// The task that leaves and the one that comes are one after the other, and whoever follows the run follows both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_follows_a_run_sees_its_end_if_it_is_woken_just_as_it_leaves() {
-    let bench = Bench::over(SlowClaims(MemoryStore::new())).await;
+    let bench = Bench::over(slow_claims()).await;
     let run = bench.runtime.start("run", leaves()).await.unwrap();
     let mut due = None;
     let mut end = std::pin::pin!(run.returned());

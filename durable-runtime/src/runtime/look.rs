@@ -198,7 +198,6 @@ impl Runtime {
                     if !matches!(phase, Phase::Asleep) {
                         // Its task is gone and answers nobody; so is the next one's if the store takes nothing any more.
                         shared.write(Write::Barrier).await?;
-                        shared.nudge(id);
                         continue;
                     }
                 }

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, marker::PhantomData, sync::Mutex};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use super::{AnyRun, Run, Runtime};
 use crate::{
@@ -87,16 +86,8 @@ impl Runtime {
         let (runtime, new) = (self.clone(), id.clone());
         let create = async move {
             let shared = runtime.shared();
-            let put = mail.map(|row| {
-                // Neither is waited for before the other is on its way: they are durable together, or the row is first.
-                let (told, tell) = oneshot::channel();
-                let put = Write::Put { run: new.clone(), row, to: Addressee::Anyone };
-                let done = move |result| {
-                    let _ = told.send(result);
-                };
-                shared.store.submit(put, Box::new(done));
-                tell
-            });
+            // Neither is waited for before the other is on its way: they are durable together, or the row is first.
+            let put = mail.map(|row| shared.write(Write::Put { run: new.clone(), row, to: Addressee::Anyone }));
             let alone = shared.makes(&new);
             let write = Write::Create { run: new.clone(), count: 1, frames: frames.clone(), head };
             let written = shared.write(write).await;
@@ -114,7 +105,7 @@ impl Runtime {
             }
             if let Some(put) = put {
                 // A store may refuse the one and take the other.
-                put.await.unwrap_or(Err(StoreError::Closed))?;
+                put.await?;
             }
             written
         };
